@@ -1,0 +1,110 @@
+"""Elementwise functions: one row each, with the NumPy callable that defines its meaning on floats.
+
+A row states what the search may rely on: how the result moves with each argument (`monotone`), its sign,
+and how it is written.  The last rows are *total twins*: partial operations completed where a fused form needs
+them (a pivot at infinity, a zero scale, an empty part), so that no kernel has to patch them later.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Function:
+    """An elementwise function.
+
+    `monotone` holds one mark per argument: "+" nondecreasing, "-" nonincreasing, "s" strictly increasing,
+    "" neither.  `sign` is "positive", "nonnegative" or "" and holds for every argument in the domain.
+    `infix` is the Python operator that writes it, if there is one; `boolean` marks truth-valued results.
+    """
+
+    name: str
+    arity: int
+    apply: Callable[..., np.ndarray]
+    monotone: tuple[str, ...] = ()
+    sign: str = ""
+    infix: str = ""
+    boolean: bool = False
+    latex: str = ""
+
+
+def shift(a, p):
+    """a − p, and 0 where a = p, also at ±inf: the shift of a state to its own pivot is the identity."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.equal(a, p), 0.0, np.subtract(a, p))
+
+
+def ratio(p, q):
+    """p / q, and 1 where p = q, also at 0 and ±inf: rescaling a state to its own pivot is the identity."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(np.equal(p, q), 1.0, np.divide(p, q))
+
+
+def scaled(a, p):
+    """a / p, and 0 where p = 0: used where |a| ≤ p, so that p = 0 leaves only a = 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(np.equal(p, 0), 0.0, np.divide(a, p))
+
+
+def scale(c, s):
+    """c · s, and 0 where s = 0: an empty sum stays empty, whatever the rescale factor."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.equal(s, 0), 0.0, np.multiply(c, s))
+
+
+def _rows() -> tuple[Function, ...]:
+    f = Function
+    return (
+        f("add", 2, np.add, ("s", "s"), infix="+"),
+        f("subtract", 2, np.subtract, ("s", "-"), infix="-"),
+        f("multiply", 2, np.multiply, infix="*"),
+        f("divide", 2, np.divide, infix="/"),
+        f("power", 2, np.power, infix="**"),
+        f("mod", 2, np.mod, infix="%"),
+        f("floor_divide", 2, np.floor_divide, infix="//"),
+        f("negative", 1, np.negative, ("-",), infix="-"),
+        f("reciprocal", 1, lambda a: np.divide(1.0, a), latex=r"\frac{1}{%s}"),
+        f("exp", 1, np.exp, ("s",), "positive", latex=r"e^{%s}"),
+        f("exp2", 1, np.exp2, ("s",), "positive", latex=r"2^{%s}"),
+        f("expm1", 1, np.expm1, ("s",)),
+        f("log", 1, np.log, ("s",)),
+        f("log2", 1, np.log2, ("s",)),
+        f("log1p", 1, np.log1p, ("s",)),
+        f("sqrt", 1, np.sqrt, ("s",), "nonnegative", latex=r"\sqrt{%s}"),
+        f("abs", 1, np.abs, ("",), "nonnegative", latex=r"\left|%s\right|"),
+        f("sign", 1, np.sign, ("+",)),
+        f("sin", 1, np.sin),
+        f("cos", 1, np.cos),
+        f("tanh", 1, np.tanh, ("s",)),
+        f("arctan", 1, np.arctan, ("s",)),
+        f("arctan2", 2, np.arctan2),
+        f("floor", 1, np.floor, ("+",), latex=r"\left\lfloor %s \right\rfloor"),
+        f("ceil", 1, np.ceil, ("+",), latex=r"\left\lceil %s \right\rceil"),
+        f("round", 1, np.round, ("+",)),
+        f("maximum", 2, np.maximum, ("+", "+"), latex=r"\max(%s, %s)"),
+        f("minimum", 2, np.minimum, ("+", "+"), latex=r"\min(%s, %s)"),
+        f("where", 3, np.where),
+        f("isnan", 1, np.isnan, boolean=True),
+        f("equal", 2, np.equal, infix="==", boolean=True),
+        f("not_equal", 2, np.not_equal, infix="!=", boolean=True),
+        f("less", 2, np.less, infix="<", boolean=True),
+        f("less_equal", 2, np.less_equal, infix="<=", boolean=True),
+        f("greater", 2, np.greater, infix=">", boolean=True),
+        f("greater_equal", 2, np.greater_equal, infix=">=", boolean=True),
+        f("logical_and", 2, np.logical_and, ("+", "+"), infix="&", boolean=True),
+        f("logical_or", 2, np.logical_or, ("+", "+"), infix="|", boolean=True),
+        f("logical_not", 1, np.logical_not, ("-",), infix="~", boolean=True),
+        f("shift", 2, shift, ("s", "-"), latex=r"%s \ominus %s"),
+        f("ratio", 2, ratio, latex=r"\frac{%s}{%s}"),
+        f("scaled", 2, scaled, latex=r"\frac{%s}{%s}"),
+        f("scale", 2, scale, latex=r"%s \odot %s"),
+    )
+
+
+FUNCTIONS: dict[str, Function] = {row.name: row for row in _rows()}
+
+TOTAL_TWINS = {"shift": "subtract", "ratio": "divide", "scaled": "divide", "scale": "multiply"}
+"""Each total twin and the partial operation it completes."""

@@ -1,0 +1,49 @@
+"""Monoids ⊕: identity, meaning on floats, and the maps that commute with them (endomorphisms).
+
+The meaning is NumPy's in float64: NaN propagates, ties go to the lowest index, an empty sum is 0, and an empty
+max has no value unless a mask says that nothing takes part (then it is the identity).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """⊕ with its identity and its endomorphisms, the maps T with T(a ⊕ b) = T(a) ⊕ T(b).
+
+    `endomorphism` names the kind: "linear", "increasing", "power", "constant", "index" or "identity".
+    `dual` is the monoid it turns into under a decreasing map.  `indexed` results are positions along the axis;
+    `counted` ones (top-k) take a number k and make a new axis of that length.
+    `empty` says whether an empty reduction has a value: `sum` of nothing is 0, `max` of nothing is an error.
+    """
+
+    name: str
+    symbol: str
+    identity: float | bool | int
+    endomorphism: str
+    dual: str = ""
+    indexed: bool = False
+    counted: bool = False
+    empty: bool = True
+    idempotent: bool = False
+
+
+MONOIDS: dict[str, Monoid] = {
+    m.name: m
+    for m in (
+        Monoid("sum", "Σ", 0.0, "linear"),
+        Monoid("prod", "Π", 1.0, "power"),
+        Monoid("max", "max", -np.inf, "increasing", dual="min", empty=False, idempotent=True),
+        Monoid("min", "min", np.inf, "increasing", dual="max", empty=False, idempotent=True),
+        Monoid("argmax", "argmax", -1, "index", dual="argmin", indexed=True, empty=False, idempotent=True),
+        Monoid("argmin", "argmin", -1, "index", dual="argmax", indexed=True, empty=False, idempotent=True),
+        Monoid("topk", "topk", -np.inf, "increasing", counted=True, empty=False),
+        Monoid("argtopk", "argtopk", -1, "index", counted=True, indexed=True, empty=False),
+        Monoid("any", "any", False, "constant", dual="all", idempotent=True),
+        Monoid("all", "all", True, "constant", dual="any", idempotent=True),
+    )
+}
+"""argmax and argtopk carry the values they won with: their state is (values, positions)."""
