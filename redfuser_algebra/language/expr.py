@@ -46,7 +46,7 @@ class Expr:
     __array_ufunc__ = None
 
     def __new__(cls, op: str, args: tuple[Expr, ...] = (), attrs: tuple = ()) -> Expr:
-        key = (op, args, attrs, tuple(map(_exact, attrs)))
+        key = (op, args, tuple(map(_exact, attrs)))
         found = _interned.get(key)
         if found is None:
             found = object.__new__(cls)
@@ -150,10 +150,10 @@ _printer: list[Callable[[Expr], str]] = []
 
 
 def _exact(value: object) -> tuple:
-    """Tell 1, 1.0 and True, 0.0 and −0.0 apart, and NaN from nothing: they are different terms."""
+    """Tell 1, 1.0 and True, 0.0 and −0.0 apart: they are different terms.  All NaNs are one term."""
     if isinstance(value, float):
         return ("float", value.hex() if math.isfinite(value) else repr(value))
-    return (type(value).__name__,)
+    return (type(value).__name__, value)
 
 
 def _axes_of(op: str, args: tuple[Expr, ...], attrs: tuple) -> tuple[str, ...]:
@@ -179,8 +179,9 @@ def lift(value: Expr | Number) -> Expr:
     """An expression as it is; a number as a constant.  Raises OperatorError for anything else."""
     if isinstance(value, Expr):
         return value
-    if isinstance(value, bool | int | float) or getattr(value, "shape", None) == ():
-        return const(value)
+    number = value.item() if getattr(value, "shape", None) == () else value
+    if isinstance(number, bool | int | float):
+        return const(number)
     raise OperatorError(
         f"an expression built with {type(value).__name__}",
         f"{value!r:.60} is not an expression or a real number",

@@ -1,0 +1,289 @@
+"""The words of the front door: reductions over named axes and elementwise functions, written as in NumPy.
+
+In: expressions and numbers.  Out: expressions.  Nothing is simplified here, so a formula means what it says.
+Names of this module shadow Python's `sum`, `max`, `min`, `any`, `all`, `abs` and `round` on purpose.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import NamedTuple
+
+import numpy as np
+
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
+
+Operand = Expr | Number
+Axes = str | tuple[str, ...]
+
+
+class TopK(NamedTuple):
+    """The k largest values along an axis, largest first, and their positions."""
+
+    values: Expr
+    indices: Expr
+
+
+def axis_names(axis: Axes) -> tuple[str, ...]:
+    """`"h w"` or `("h", "w")` as a tuple of names.  Raises OperatorError for anything else, and for repeats."""
+    names = tuple(axis.split()) if isinstance(axis, str) else tuple(axis) if isinstance(axis, tuple | list) else ()
+    if not names or not _all_strings(names) or len(set(names)) < len(names):
+        raise OperatorError(f"an axis {axis!r:.60}", "it does not name one or several different axes",
+                            'give the name of an axis, such as "l", or several, such as "h w"')
+    return names
+
+
+def _all_strings(names: tuple) -> bool:
+    return [name for name in names if not isinstance(name, str)] == []
+
+
+def _reduced(monoid: str, expr: Operand, axis: Axes, where: Operand | None) -> Expr:
+    """⊕ over each axis in turn, the last one innermost."""
+    result, mask = lift(expr), () if where is None else (lift(where),)
+    for name in reversed(axis_names(axis)):
+        _check_axis(monoid, (result, *mask), name)
+        result, mask = Expr("reduce", (result, *mask), (monoid, name, "")), ()
+    return result
+
+
+def _check_axis(monoid: str, operands: tuple[Expr, ...], axis: str) -> None:
+    axes = dict.fromkeys(name for operand in operands for name in operand.axes)
+    if axis not in axes:
+        has = f"has the axes {', '.join(axes)}" if axes else "has no axes"
+        raise OperatorError(
+            f'{monoid} over axis "{axis}"', f'the expression {has}, and is the same for every element of "{axis}"',
+            f'reduce over an axis that it has, or multiply by ra.size("{axis}") if a sum of equal terms is meant')
+
+
+def _one_axis(monoid: str, axis: Axes) -> str:
+    names = axis_names(axis)
+    if len(names) > 1:
+        raise OperatorError(f"{monoid} over the axes {', '.join(names)}", "a position is a number along one axis",
+                            f"reduce over one axis at a time; ra.{'max' if 'min' not in monoid else 'min'} takes several")
+    return names[0]
+
+
+def sum(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """Σ over `axis` of the elements where the mask holds; 0 if there are none."""
+    return _reduced("sum", expr, axis, where)
+
+
+def prod(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """Π over `axis` of the elements where the mask holds; 1 if there are none."""
+    return _reduced("prod", expr, axis, where)
+
+
+def max(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """The largest element along `axis` where the mask holds; −inf if a mask leaves none."""
+    return _reduced("max", expr, axis, where)
+
+
+def min(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """The smallest element along `axis` where the mask holds; +inf if a mask leaves none."""
+    return _reduced("min", expr, axis, where)
+
+
+def any(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """Whether some element along `axis` where the mask holds is true."""
+    return _reduced("any", expr, axis, where)
+
+
+def all(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """Whether every element along `axis` where the mask holds is true."""
+    return _reduced("all", expr, axis, where)
+
+
+def argmax(expr: Operand, axis: str, where: Operand | None = None) -> Expr:
+    """The position of the largest element along one axis, the lowest of equals; −1 if a mask leaves none."""
+    return _reduced("argmax", expr, _one_axis("argmax", axis), where)
+
+
+def argmin(expr: Operand, axis: str, where: Operand | None = None) -> Expr:
+    """The position of the smallest element along one axis, the lowest of equals; −1 if a mask leaves none."""
+    return _reduced("argmin", expr, _one_axis("argmin", axis), where)
+
+
+def topk(expr: Operand, axis: str, k: int | Expr, where: Operand | None = None, name: str | None = None) -> TopK:
+    """The k largest values along `axis`, largest first, and their positions, on a new axis called `name`.
+
+    k is a number of at least 1 or an integer parameter.  Without a `name` the axis is called "top", or "top2" and
+    so on where the expression already knows that name.  Of equal values the one at the lower position comes first.
+    """
+    out = name or _fresh_axis("top", lift(expr), lift(True if where is None else where))
+    return TopK(_top("topk", expr, axis, k, where, out), _top("argtopk", expr, axis, k, where, out))
+
+
+def argtopk(expr: Operand, axis: str, k: int | Expr, where: Operand | None = None, name: str | None = None) -> Expr:
+    """The positions of the k largest values along `axis`: the second half of `topk`."""
+    return topk(expr, axis, k, where, name).indices
+
+
+def _top(monoid: str, expr: Operand, axis: str, k: int | Expr, where: Operand | None, out: str) -> Expr:
+    axis, operands = _one_axis(monoid, axis), (lift(expr),) if where is None else (lift(expr), lift(where))
+    _check_axis(monoid, operands, axis)
+    if out in operands[0].axes or out in operands[-1].axes:
+        raise OperatorError(f'topk with name="{out}"', f'the expression already has an axis "{out}"',
+                            "give the new axis a name of its own")
+    return Expr("reduce", (*operands, _count_operand(k)), (monoid, axis, out))
+
+
+def _count_operand(k: int | Expr) -> Expr:
+    k = lift(k)
+    whole = k.op == "const" and isinstance(k.value, int) and not isinstance(k.value, bool) and k.value >= 1
+    if not whole and k.op != "param":
+        raise OperatorError(f"the {k!r} largest elements", "k is neither a whole number of at least 1 nor a parameter",
+                            "pass an int, or declare k as a parameter of the operator: `k: int = 6`")
+    return k
+
+
+def _fresh_axis(stem: str, *exprs: Expr) -> str:
+    taken = {axis for term in subterms(*exprs) for axis in (*term.axes, *term.attrs[2:])}
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}{number}"
+    return name
+
+
+def count(mask: Operand, axis: Axes) -> Expr:
+    """How many elements along `axis` satisfy the mask."""
+    return sum(1, axis, where=mask)
+
+
+def _taking_part(axis: Axes, where: Operand | None) -> Expr:
+    """The number of elements that a mean over `axis` divides by."""
+    if where is not None:
+        names = axis_names(axis)
+        inside = [name for name in names if name in lift(where).axes]
+        rest = [size(name) for name in names if name not in inside]
+        return _product([count(where, tuple(inside)) if inside else call("where", where, 1, 0), *rest])
+    return _product([size(name) for name in axis_names(axis)])
+
+
+def _product(factors: list[Expr]) -> Expr:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def mean(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """Σ x / N over the elements where the mask holds; N is the length of `axis` or the count of the mask."""
+    return sum(expr, axis, where) / _taking_part(axis, where)
+
+
+def var(expr: Operand, axis: Axes, where: Operand | None = None, ddof: Operand = 0) -> Expr:
+    """Σ (x − mean)² / (N − ddof) over the elements where the mask holds."""
+    squares = sum(square(lift(expr) - mean(expr, axis, where)), axis, where)
+    number = _taking_part(axis, where)
+    return squares / (number if _is_zero(ddof) else number - ddof)
+
+
+def _is_zero(ddof: Operand) -> bool:
+    return not isinstance(ddof, Expr) and ddof == 0
+
+
+def std(expr: Operand, axis: Axes, where: Operand | None = None, ddof: Operand = 0) -> Expr:
+    """√var."""
+    return sqrt(var(expr, axis, where, ddof))
+
+
+def take(expr: Operand, position: Operand, axis: str) -> Expr:
+    """The value of `expr` at a position along `axis`; 0 where the position is outside."""
+    axis = _one_axis("take", axis)
+    _check_axis("take", (lift(expr),), axis)
+    return sum(where(index(axis) == position, expr, 0), axis)
+
+
+def index(axis: str) -> Expr:
+    """The positions 0, 1, … along `axis`."""
+    return Expr("index", (), (_one_axis("index", axis),))
+
+
+def size(axis: Axes) -> Expr:
+    """The length of `axis`; of several, the number of elements."""
+    return _product([Expr("size", (), (name,)) for name in axis_names(axis)])
+
+
+def _elementwise(name: str, doc: str, parameters: str = "a") -> Callable[..., Expr]:
+    """The function of FUNCTIONS called `name`, with the signature and docstring a reader expects."""
+    arity = len(parameters.split())
+
+    def function(*operands: Operand) -> Expr:
+        if len(operands) != arity:
+            raise OperatorError(f"{name} of {len(operands)} operands", f"it takes {arity}",
+                                f"write ra.{name}({', '.join(parameters.split())})")
+        return call(name, *operands)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}({', '.join(parameters.split())}): {doc}"
+    return function
+
+
+exp = _elementwise("exp", "eᵃ.")
+exp2 = _elementwise("exp2", "2ᵃ.")
+expm1 = _elementwise("expm1", "eᵃ − 1, exact near 0.")
+log = _elementwise("log", "the natural logarithm.")
+log2 = _elementwise("log2", "the logarithm to base 2.")
+log1p = _elementwise("log1p", "log(1 + a), exact near 0.")
+sqrt = _elementwise("sqrt", "√a.")
+abs = _elementwise("abs", "|a|.")
+sign = _elementwise("sign", "−1, 0 or 1.")
+sin = _elementwise("sin", "the sine of a, in radians.")
+cos = _elementwise("cos", "the cosine of a, in radians.")
+tanh = _elementwise("tanh", "the hyperbolic tangent.")
+arctan = _elementwise("arctan", "the angle whose tangent is a, in radians.")
+arctan2 = _elementwise("arctan2", "the angle of the point (b, a), in radians.", "a b")
+floor = _elementwise("floor", "the largest integer ≤ a.")
+ceil = _elementwise("ceil", "the smallest integer ≥ a.")
+isnan = _elementwise("isnan", "whether a is NaN.")
+reciprocal = _elementwise("reciprocal", "1 / a.")
+maximum = _elementwise("maximum", "the larger of a and b; NaN if either is.", "a b")
+minimum = _elementwise("minimum", "the smaller of a and b; NaN if either is.", "a b")
+power = _elementwise("power", "aᵇ.", "a b")
+where = _elementwise("where", "a where the condition holds, otherwise b.", "condition a b")
+
+
+def square(a: Operand) -> Expr:
+    """a²."""
+    return call("power", a, 2)
+
+
+def sigmoid(a: Operand) -> Expr:
+    """1 / (1 + e⁻ᵃ), written with tanh so that no exponential can overflow."""
+    return 0.5 * tanh(0.5 * lift(a)) + 0.5
+
+
+def relu(a: Operand) -> Expr:
+    """max(a, 0)."""
+    return maximum(a, 0)
+
+
+def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) -> Expr:
+    """a, but at least `low` and at most `high`; None means no bound."""
+    raised = lift(a) if low is None else maximum(a, low)
+    return raised if high is None else minimum(raised, high)
+
+
+def divide(a: Operand, b: Operand, where_zero: Operand | None = None) -> Expr:
+    """a / b, and `where_zero` where b = 0 if that is given: the total division."""
+    quotient = call("divide", a, b)
+    return quotient if where_zero is None else where(lift(b) == 0, where_zero, quotient)
+
+
+def round(a: Operand, reassociate: bool = False) -> Expr:
+    """The nearest integer, ties to even.  `reassociate` permits fusion to round at another pivot (`partly: rounding`)."""
+    return Expr("round", (lift(a),), (bool(reassociate),))
+
+
+def cast(a: Operand, dtype: object, reassociate: bool = False) -> Expr:
+    """a rounded to a NumPy dtype.  `reassociate` permits fusion to round at another pivot (`partly: rounding`)."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = ""
+    if not name or np.dtype(dtype).kind not in "biuf":
+        raise OperatorError(f"a cast to {dtype!r:.40}", "NumPy has no real number type of that name",
+                            "use one of bool, int8 … int64, uint8 … uint64, float16, float32, float64")
+    return Expr("cast", (lift(a),), (name, bool(reassociate)))
