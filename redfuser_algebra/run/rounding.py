@@ -1,0 +1,66 @@
+"""Casts: a float64 array rounded to another number format, its value kept in float64 (or int64, or bool).
+
+Values come back wide because the meaning of an operator is its float64 arithmetic: a cast rounds, it does not make
+what follows narrower.  Rounding is to nearest, ties to even, in one step from float64.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redfuser_algebra.language.errors import OperatorError
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A binary format that NumPy lacks: stored mantissa bits, smallest normal exponent, largest finite value.
+
+    `saturates`: values beyond the largest become the largest (formats without infinity), else ±inf.
+    """
+
+    mantissa: int
+    smallest_exponent: int
+    largest: float
+    saturates: bool
+
+
+FORMATS = {
+    "bfloat16": FloatFormat(7, -126, (2 - 2.0**-7) * 2.0**127, saturates=False),
+    "float8_e4m3": FloatFormat(3, -6, 448.0, saturates=True),
+    "float8_e5m2": FloatFormat(2, -14, 57344.0, saturates=False),
+}
+NUMPY_FLOATS = ("float16", "float32", "float64")
+INTEGERS = tuple(sign + str(bits) for sign in ("int", "uint") for bits in (8, 16, 32, 64))
+CASTS = (*NUMPY_FLOATS, *FORMATS, *INTEGERS, "bool")
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """`values` rounded to `dtype`; the value stays wide.  Raises OperatorError for a format that is not in CASTS."""
+    if dtype in NUMPY_FLOATS:
+        return values.astype(dtype).astype(np.float64)
+    if dtype in FORMATS:
+        return _rounded_to_format(values.astype(np.float64), FORMATS[dtype])
+    if dtype in INTEGERS:
+        return _saturated(values, np.iinfo(dtype))
+    if dtype == "bool":
+        return values != 0
+    raise OperatorError(f"cast to {dtype!r}", "there is no such number format", "use one of " + ", ".join(CASTS))
+
+
+def _rounded_to_format(values: np.ndarray, to: FloatFormat) -> np.ndarray:
+    exponent = np.maximum(np.frexp(values)[1] - 1, to.smallest_exponent) - to.mantissa
+    near = np.ldexp(np.rint(np.ldexp(values, -exponent)), exponent)
+    beyond = to.largest if to.saturates else np.inf
+    return np.where(np.abs(near) > to.largest, np.copysign(beyond, values), near)
+
+
+def _saturated(values: np.ndarray, limits: np.iinfo) -> np.ndarray:
+    """Nearest integer within the limits; NaN becomes 0, as in CUDA's conversions."""
+    wide = np.uint64 if limits.max > np.iinfo(np.int64).max else np.int64
+    if values.dtype.kind in "bui":
+        return np.clip(values, limits.min, limits.max).astype(wide)
+    near = np.rint(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf))
+    # float64 cannot hold 2⁶³ − 1: the bounds are compared in float64 and replaced by the exact limits.
+    inside = np.where((near > limits.min) & (near < limits.max), near, 0.0).astype(wide)
+    return np.where(near >= limits.max, wide(limits.max), np.where(near <= limits.min, wide(limits.min), inside))
