@@ -1,0 +1,162 @@
+"""Arrays meet the axes of an operator: which array is which input, how long each axis is, what is batch.
+
+In: the declared inputs and parameters, and the arrays and scalars of one call.  Out: a `Binding`.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import Expr
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One call's arrays (in their own dtype), scalars, axis lengths and common batch shape.
+
+    An array's last dimensions are its input's axes; the dimensions before them broadcast to `batch`.
+    """
+
+    arrays: dict[str, np.ndarray]
+    params: dict[str, bool | int | float]
+    sizes: dict[str, int]
+    batch: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a call is checked against: inputs with their axes, parameters with defaults, lengths of top-k axes."""
+
+    name: str
+    inputs: Mapping[str, tuple[str, ...]]
+    params: Mapping[str, bool | int | float | None]
+    tops: Mapping[str, Expr]
+
+    def __str__(self) -> str:
+        scalars = [name if default is None else f"{name}={default}" for name, default in self.params.items()]
+        arrays = ", ".join(f"{name}[{', '.join(axes)}]" for name, axes in self.inputs.items())
+        return f"{self.name}({'; '.join(filter(None, (arrays, ', '.join(scalars))))})"
+
+
+def bind(signature: Signature, arrays: tuple, named: dict[str, object]) -> Binding:
+    """Match arrays and scalars to a signature.
+
+    Raises OperatorError for missing or unknown names, arrays that are not real numbers, too few dimensions, an
+    axis with two lengths, batch shapes that do not broadcast, and a k that is not a whole number of at least 1.
+    """
+    given = given_by_name(signature, arrays, named)
+    values = {name: _array(signature, name, given[name]) for name in signature.inputs}
+    params = {name: _scalar(signature, name, given.get(name, default)) for name, default in signature.params.items()}
+    sizes = _sizes(signature, values, params)
+    return Binding(values, params, sizes, _batch(signature, values))
+
+
+def given_by_name(signature: Signature, positional: tuple, named: Mapping[str, object]) -> dict[str, object]:
+    """The operands of a call by name: every input is there, nothing unknown is.  Raises OperatorError otherwise."""
+    known = [*signature.inputs, *signature.params]
+    if len(positional) > len(signature.inputs):
+        raise OperatorError(f"a call of {signature} with {len(positional)} operands by position",
+                            f"it has {_number(len(signature.inputs), 'input')}", "give scalar parameters by name")
+    given = dict(zip(signature.inputs, positional, strict=False))
+    for name, value in named.items():
+        if name not in known:
+            raise OperatorError(f"a call of {signature} with {name}=", "it has no such input or parameter",
+                                suggestion(name, known))
+        if name in given:
+            raise OperatorError(f"a call of {signature} with {name}=", f"{name} was also given by position", "give it once")
+        given[name] = value
+    missing = [name for name in signature.inputs if name not in given]
+    missing += [name for name, default in signature.params.items() if default is None and name not in given]
+    if missing:
+        raise OperatorError(f"a call of {signature}", f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+                            "give every input, and every parameter that has no default")
+    return given
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A remedy for a name nobody knows: the nearest known one, or the list."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"use one of: {', '.join(known)}" if known else "leave it out"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _array(signature: Signature, name: str, value: object) -> np.ndarray:
+    asked = f"input {name} of {signature}"
+    if isinstance(value, np.ma.MaskedArray):
+        raise OperatorError(asked, "a masked array would lose its mask",
+                            "pass its data, and its mask as an input used in `where=`")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise OperatorError(asked, f"it does not make an array: {error}", "pass a rectangular array of numbers") from error
+    if array.dtype.kind not in "biuf" and not (array.dtype.kind == "V" and np.can_cast(array.dtype, np.float64)):
+        raise OperatorError(asked, f"its dtype {array.dtype} is not a real number", _conversion(array.dtype.kind))
+    if array.ndim < len(signature.inputs[name]):
+        raise OperatorError(asked, f"an array of shape {array.shape} has too few dimensions for the axes "
+                                   f"[{', '.join(signature.inputs[name])}]",
+                            "add dimensions of length 1, for example x[None, :]")
+    return array
+
+
+def _conversion(kind: str) -> str:
+    return {
+        "O": "convert it first, for example with x.astype(float)",
+        "c": "pass real and imaginary parts as two inputs",
+        "M": "subtract a start time and divide by a unit, for example (t - t0) / np.timedelta64(1, 's')",
+        "m": "divide it by a unit, for example np.timedelta64(1, 's')",
+    }.get(kind, "convert it to numbers first")
+
+
+def _scalar(signature: Signature, name: str, value: object) -> bool | int | float:
+    number = value.item() if getattr(value, "shape", None) == () else value
+    if not isinstance(number, bool | int | float):
+        raise OperatorError(f"parameter {name} of {signature}", f"{type(value).__name__} {value!r:.40} is not a real number",
+                            "pass a scalar, or declare an input with axes if it is an array")
+    return number
+
+
+def _sizes(signature: Signature, values: dict[str, np.ndarray], params: dict) -> dict[str, int]:
+    sizes, origin = {}, {}
+    for name, axes in signature.inputs.items():
+        for axis, length in zip(axes, values[name].shape[values[name].ndim - len(axes):], strict=True):
+            if sizes.setdefault(axis, length) != length:
+                raise OperatorError(f"a call of {signature}", f"axis {axis} has length {sizes[axis]} in {origin[axis]} "
+                                    f"and {length} in {name}", _shapes(signature, values, axis))
+            origin.setdefault(axis, name)
+    for axis, count in signature.tops.items():
+        k = params[count.name] if count.op == "param" else count.value
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise OperatorError(f"a call of {signature}", f"{text_of_count(count)} = {k!r} elements cannot be chosen",
+                                "choose a whole number of at least 1")
+        if sizes.setdefault(axis, k) != k:
+            raise OperatorError(f"a call of {signature}", f"axis {axis} has length {sizes[axis]} in {origin[axis]} "
+                                f"and {k} from topk", "make them equal, or give the topk axis another name")
+    return sizes
+
+
+def text_of_count(count: Expr) -> str:
+    """How an error speaks of a top-k number."""
+    return count.name if count.op == "param" else "k"
+
+
+def _shapes(signature: Signature, values: dict[str, np.ndarray], axis: str) -> str:
+    users = [name for name, axes in signature.inputs.items() if axis in axes]
+    return "make them equal: " + ", ".join(f"{name} has shape {values[name].shape}" for name in users)
+
+
+def _batch(signature: Signature, values: dict[str, np.ndarray]) -> tuple[int, ...]:
+    leading = {name: values[name].shape[:values[name].ndim - len(axes)] for name, axes in signature.inputs.items()}
+    try:
+        return np.broadcast_shapes(*leading.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items() if shape)
+        raise OperatorError(f"a call of {signature}", f"the batch dimensions before the axes do not broadcast: {shapes}",
+                            "make them equal, or 1, from the right") from None
