@@ -60,12 +60,17 @@ def laid_out(array: np.ndarray, array_axes: tuple[str, ...], axes: tuple[str, ..
     return moved.reshape(padding + array.shape[:own_batch] + tuple(lengths.get(axis, 1) for axis in axes))
 
 
+def filled(value: np.ndarray, value_axes: tuple[str, ...], environment: Environment) -> np.ndarray:
+    """A laid-out value at full size (a view): the whole batch, and the length of each of `value_axes`."""
+    own = tuple(environment.sizes[axis] if axis in value_axes else 1 for axis in environment.axes)
+    return np.broadcast_to(value, environment.batch + own)
+
+
 def taken_out(value: np.ndarray, output_axes: tuple[str, ...], environment: Environment) -> np.ndarray:
     """A laid-out result with dimensions (batch…, `output_axes`…), as NumPy would return it (a scalar if 0-d)."""
-    axes, batch = environment.axes, environment.batch
-    shape = batch + tuple(environment.sizes[axis] if axis in output_axes else 1 for axis in axes)
-    kept = [axis for axis in axes if axis in output_axes]
-    full = np.broadcast_to(value, shape).reshape(batch + tuple(environment.sizes[axis] for axis in kept))
+    batch = environment.batch
+    kept = [axis for axis in environment.axes if axis in output_axes]
+    full = filled(value, output_axes, environment).reshape(batch + tuple(environment.sizes[axis] for axis in kept))
     order = (*range(len(batch)), *(len(batch) + kept.index(axis) for axis in output_axes))
     return np.array(np.transpose(full, order), order="C")[()]
 

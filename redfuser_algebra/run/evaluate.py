@@ -25,19 +25,23 @@ def evaluate(exprs: Expr | Sequence[Expr], environment: Environment) -> np.ndarr
     Raises OperatorError for an unmasked max, min, argmax, argmin or topk over no elements, for a topk with more
     places than elements, and for values that are missing or that NumPy cannot combine.
     """
-    evaluation = _Evaluation(environment)
-    with np.errstate(all="ignore"):
-        if isinstance(exprs, Expr):
-            return evaluation.value(exprs)
-        return tuple(map(evaluation.value, exprs))
+    evaluation = Evaluation(environment)
+    if isinstance(exprs, Expr):
+        return evaluation.of(exprs)
+    return tuple(map(evaluation.of, exprs))
 
 
-class _Evaluation:
-    """One evaluation: the environment and the values known so far."""
+class Evaluation:
+    """The environment and the values known so far; the environment's symbols may grow between questions."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.known: dict[Expr, np.ndarray] = {}
+
+    def of(self, expr: Expr) -> np.ndarray:
+        """The value of `expr`, laid out, without NumPy's warnings."""
+        with np.errstate(all="ignore"):
+            return self.value(expr)
 
     def value(self, term: Expr) -> np.ndarray:
         if term not in self.known:
@@ -45,7 +49,7 @@ class _Evaluation:
         return self.known[term]
 
 
-def _bound(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _bound(evaluation: Evaluation, term: Expr) -> np.ndarray:
     environment = evaluation.environment
     values = environment.symbols if term.op == "symbol" else environment.values
     if term.name in values:
@@ -53,17 +57,17 @@ def _bound(evaluation: _Evaluation, term: Expr) -> np.ndarray:
     raise OperatorError(f"the value of {term.name!r}", f"no {term.op} of this name is bound", f"give {term.name}=…")
 
 
-def _const(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _const(evaluation: Evaluation, term: Expr) -> np.ndarray:
     return np.full((1,) * evaluation.environment.ndim, term.value)
 
 
-def _index(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _index(evaluation: Evaluation, term: Expr) -> np.ndarray:
     environment = evaluation.environment
     start = environment.starts.get(term.axis, 0)
     return environment.along(term.axis, np.arange(start, start + _length(environment, term.axis)))
 
 
-def _size(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _size(evaluation: Evaluation, term: Expr) -> np.ndarray:
     environment = evaluation.environment
     length = environment.lengths.get(term.axis)
     return np.full((1,) * environment.ndim, _length(environment, term.axis) if length is None else length)
@@ -76,11 +80,11 @@ def _length(environment: Environment, axis: str) -> int:
         f"the length of axis {axis!r}", "no input has this axis", "give an array that has it, or name another axis")
 
 
-def _cast(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _cast(evaluation: Evaluation, term: Expr) -> np.ndarray:
     return rounded(evaluation.value(term.args[0]), term.attrs[0])
 
 
-def _elementwise(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _elementwise(evaluation: Evaluation, term: Expr) -> np.ndarray:
     name = TOTAL_TWINS.get(term.op, term.op) if evaluation.environment.partial else term.op
     operands = [evaluation.value(arg) for arg in term.args]
     if name == "power" and all(operand.dtype.kind in "bui" for operand in operands):
@@ -93,13 +97,11 @@ def _elementwise(evaluation: _Evaluation, term: Expr) -> np.ndarray:
             f"{name} of {kinds}", f"NumPy has no such operation ({error})", "multiply truth values by 1 first") from error
 
 
-def _reduce(evaluation: _Evaluation, term: Expr) -> np.ndarray:
+def _reduce(evaluation: Evaluation, term: Expr) -> np.ndarray:
     environment, monoid = evaluation.environment, MONOIDS[term.monoid]
     length = _length(environment, term.axis)
     if length == 0 and term.mask is None and not monoid.empty:
-        raise OperatorError(
-            f"{monoid.name} over axis {term.axis!r}", "the axis is empty, and an empty set has no such element",
-            "give at least one element, or a mask (`where=`), which makes the empty result the identity")
+        raise nothing_to_choose_from(monoid.name, term.axis)
     mask = None if term.mask is None else evaluation.value(term.mask).astype(bool)
     total = _product_summed(evaluation, term, mask)
     if total is not None:
@@ -114,17 +116,28 @@ def _reduce(evaluation: _Evaluation, term: Expr) -> np.ndarray:
     return reduced(monoid.name, values, dim, mask)
 
 
-def _places(evaluation: _Evaluation, term: Expr, length: int) -> int:
+def _places(evaluation: Evaluation, term: Expr, length: int) -> int:
     k = whole_number(evaluation.value(term.count), f"{term.monoid} over axis {term.axis!r}")
     if k > length:
-        raise OperatorError(
-            f"{term.monoid}({k}) over axis {term.axis!r}", f"the axis has only {length} elements",
-            f"choose k ≤ {length}")
+        raise too_few(term.monoid, k, term.axis, length)
     return k
 
 
+def nothing_to_choose_from(monoid: str, axis: str) -> OperatorError:
+    """The error of an unmasked max, min, argmax or topk over no elements."""
+    return OperatorError(
+        f"{monoid} over axis {axis!r}", "the axis is empty, and no element is the largest or smallest of none",
+        "give at least one element, or a mask (`where=`), which makes the empty result the identity")
+
+
+def too_few(monoid: str, k: int, axis: str, length: int) -> OperatorError:
+    """The error of a topk with more places than elements."""
+    return OperatorError(
+        f"{monoid} with k = {k} over axis {axis!r}", f"the axis has only {length} elements", f"choose k ≤ {length}")
+
+
 def _best(
-    evaluation: _Evaluation, term: Expr, values: np.ndarray, mask: np.ndarray | None, k: int | None = None
+    evaluation: Evaluation, term: Expr, values: np.ndarray, mask: np.ndarray | None, k: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The winning values along the axis of `term` and their absolute positions."""
     environment = evaluation.environment
@@ -136,7 +149,7 @@ def _best(
     return winners(wide, positions, np.array(True) if mask is None else mask, dim, k)
 
 
-def _product_summed(evaluation: _Evaluation, term: Expr, mask: np.ndarray | None) -> np.ndarray | None:
+def _product_summed(evaluation: Evaluation, term: Expr, mask: np.ndarray | None) -> np.ndarray | None:
     """A sum of a product without its outer product, where that is possible; else None."""
     if term.monoid != "sum" or term.body in evaluation.known:
         return None

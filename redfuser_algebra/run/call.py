@@ -1,0 +1,32 @@
+"""A bound call on its way into the evaluator and back: arrays widened and laid out, results in the user's shape."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.run.environment import Environment, laid_out, taken_out
+
+
+def environment_of(operator: Operator, binding: Binding) -> Environment:
+    """The environment of a call: floating-point arrays in float64, integers and truth values as they are."""
+    batch_ndim = len(binding.batch)
+    values = {
+        name: laid_out(_wide(array), operator.inputs[name], operator.axes, batch_ndim)
+        for name, array in binding.arrays.items()
+    }
+    for name, value in binding.params.items():
+        values[name] = np.full((1,) * (batch_ndim + len(operator.axes)), value)
+    return Environment(operator.axes, binding.sizes, values, batch=binding.batch)
+
+
+def structured(operator: Operator, values: Sequence[np.ndarray], environment: Environment) -> object:
+    """Laid-out results as the operator returns them: dimensions (batch…, output axes…), 0-d ones as scalars."""
+    outputs = zip(values, operator.output_axes, strict=True)
+    return operator.packed(tuple(taken_out(value, axes, environment) for value, axes in outputs))
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype.kind in "bui" else array.astype(np.float64, copy=False)

@@ -1,0 +1,239 @@
+"""The interpreter of a fused form: lift a chunk to a state, merge two states, finalize, and sweep the maps.
+
+In: a FusedForm and Environments (whole or one chunk of the axis).  Out: laid-out arrays.  The formulas of the form
+are evaluated as they stand; nothing here repairs a form that lacks a guard.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.run.environment import Environment, stretched, whole_number
+from redfuser_algebra.run.evaluate import Evaluation, evaluate, nothing_to_choose_from, too_few
+from redfuser_algebra.run.reductions import NO_POSITION, combined, winner, winners
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import Component, FusedForm
+
+PRIME = "'"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a part holds of one component: its value, laid out with size 1 along the reduced axis.
+
+    `present` says where any element took part.  Positions (argmax, argtopk) come with the values they won with.
+    """
+
+    value: np.ndarray
+    present: np.ndarray
+    won: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a part of the axis: every component, how many elements it saw, and where it starts.
+
+    `environment` keeps the inputs and parameters that do not vary along the axis.
+    """
+
+    components: dict[str, Held]
+    length: int
+    start: int
+    environment: Environment
+
+
+class _Values:
+    """The symbols of one part: components as they become known, results and pivots computed when first asked for."""
+
+    def __init__(self, form: FusedForm, environment: Environment) -> None:
+        self.definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+        self.evaluation = Evaluation(replace(environment, symbols={}))
+        self.symbols = self.evaluation.environment.symbols
+
+    def of(self, expr: Expr) -> np.ndarray:
+        for name in _symbol_names(expr):
+            self.named(name)
+        return self.evaluation.of(expr)
+
+    def named(self, name: str) -> np.ndarray:
+        if name not in self.symbols:
+            if name not in self.definitions:
+                raise OperatorError(
+                    f"the value of {name!r} in a fused form", "it is no component before this one, result or pivot",
+                    "order the components so that each needs only earlier ones")
+            self.symbols[name] = self.of(self.definitions[name])
+        return self.symbols[name]
+
+
+def identity(form: FusedForm, chunk: Environment) -> State:
+    """The state of no elements."""
+    invariant = _invariant(form, chunk)
+    return State({c.name: _nothing(c, invariant) for c in form.state}, 0, chunk.starts.get(form.axis, 0), invariant)
+
+
+def lift(form: FusedForm, chunk: Environment) -> State:
+    """The state of all elements of a chunk (pivots from the chunk itself); of an empty chunk, the identity."""
+    if chunk.sizes[form.axis] == 0:
+        return identity(form, chunk)
+    values, components = _Values(form, chunk), {}
+    for component in form.state:
+        components[component.name] = held = _lifted(form, component, values)
+        values.symbols[component.name] = held.value
+    return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk))
+
+
+def merge(form: FusedForm, a: State, b: State) -> State:
+    """a ⊕ b: both are moved to the merged pivots, component by component.  For ordered forms a comes first."""
+    if not (a.length and b.length):
+        return a if a.length else b
+    length = a.length + b.length
+    parts = [_part_values(form, part) for part in (a, b)]
+    merged = _Values(form, replace(a.environment, lengths={form.axis: length}))
+    components = {}
+    for component in form.state:
+        moved = [
+            replace(part.components[component.name], value=_rebased(component, values, merged))
+            for part, values in zip((a, b), parts, strict=True)
+        ]
+        components[component.name] = held = _joined(form, component, a.environment, *moved)
+        merged.symbols[component.name] = held.value
+    return State(components, length, min(a.start, b.start), a.environment)
+
+
+def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:
+    """The outputs of the form, laid out; None for maps (outputs that keep the axis), see `mapped`.
+
+    Raises OperatorError where the operator has no value: an unmasked max of no elements, a topk of too few.
+    """
+    values = _final_values(form, state)
+    return tuple(None if form.axis in output.axes else values.of(output) for output in form.outputs)
+
+
+def mapped(form: FusedForm, state: State, chunk: Environment) -> tuple[np.ndarray | None, ...]:
+    """The maps of the form for one chunk, with the results of the whole `state`; None for other outputs."""
+    final = _final_values(form, state)
+    values = _Values(form, replace(chunk, lengths={form.axis: state.length}))
+    for output in form.outputs:
+        for name in _symbol_names(output):
+            values.symbols[name] = final.named(name)
+    return tuple(values.of(output) if form.axis in output.axes else None for output in form.outputs)
+
+
+def _lifted(form: FusedForm, component: Component, values: _Values) -> Held:
+    chunk = values.evaluation.environment
+    dim, length = chunk.dim(form.axis), chunk.sizes[form.axis]
+    mask = None if component.mask is None else stretched(values.of(component.mask).astype(bool), dim, length)
+    present = np.full((1,) * chunk.ndim, True) if mask is None else mask.any(axis=dim, keepdims=True)
+    monoid = MONOIDS[component.monoid]
+    if not (monoid.indexed or monoid.counted):
+        operands = (component.lift,) if component.mask is None else (component.lift, component.mask)
+        return Held(values.of(Expr("reduce", operands, (component.monoid, form.axis, ""))), present)
+    elements = stretched(values.of(component.lift), dim, length)
+    start = chunk.starts.get(form.axis, 0)
+    positions = chunk.along(form.axis, np.arange(start, start + length))
+    best, at = _best(component, chunk, dim, elements, positions, np.array(True) if mask is None else mask)
+    if monoid.counted:
+        made = chunk.dim(component.axes[-1])
+        best, at = np.swapaxes(best, dim, made), np.swapaxes(at, dim, made)
+    return Held(at, present, best) if monoid.indexed else Held(best, present)
+
+
+def _joined(form: FusedForm, component: Component, environment: Environment, a: Held, b: Held) -> Held:
+    present, monoid = a.present | b.present, MONOIDS[component.monoid]
+    if not (monoid.indexed or monoid.counted):
+        return Held(combined(component.monoid, a.value, b.value), present)
+    dim = environment.dim(component.axes[-1] if monoid.counted else form.axis)
+    value = _side_by_side(a.value, b.value, dim)
+    if not monoid.indexed:
+        return Held(_best(component, environment, dim, value, np.array(0), np.array(True))[0], present)
+    won = _side_by_side(a.won, b.won, dim)
+    best, at = _best(component, environment, dim, won, value, value != NO_POSITION)
+    return Held(at, present, best)
+
+
+def _best(
+    component: Component, environment: Environment, dim: int,
+    values: np.ndarray, positions: np.ndarray, valid: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The winning values along `dim` and their positions."""
+    if not MONOIDS[component.monoid].counted:
+        return winner(values, positions, valid, dim, component.monoid == "argmin")
+    return winners(values.astype(np.float64), positions, valid, dim, _places(component, environment))
+
+
+def _side_by_side(a: np.ndarray, b: np.ndarray, dim: int) -> np.ndarray:
+    return np.concatenate(np.broadcast_arrays(a, b), axis=dim)
+
+
+def _nothing(component: Component, environment: Environment) -> Held:
+    monoid, shape = MONOIDS[component.monoid], [1] * environment.ndim
+    if monoid.counted:
+        shape[environment.dim(component.axes[-1])] = _places(component, environment)
+    lowest = np.inf if component.monoid == "argmin" else -np.inf
+    won = np.full(shape, lowest) if monoid.indexed else None
+    return Held(np.full(shape, monoid.identity), np.full((1,) * environment.ndim, False), won)
+
+
+def _rebased(component: Component, part: _Values, onto: _Values) -> np.ndarray:
+    """The component of a part, moved from the part's pivots p to the pivots p′ of `onto`."""
+    for name in _symbol_names(component.rebase):
+        if name.endswith(PRIME):
+            part.symbols[name] = onto.named(name.removesuffix(PRIME))
+    return part.of(component.rebase)
+
+
+def _final_values(form: FusedForm, state: State) -> _Values:
+    """Components, pivots and results of the whole axis, with NaN where the operator as written has NaN.
+
+    The total twins kept parts whose pivot is infinite alive, since a later part could still replace that pivot.
+    Now none comes: every component that saw an element is moved from p to p with the partial operations.
+    """
+    _check_enough(form, state)
+    part = _part_values(form, state, partial=True)
+    final = _Values(form, replace(state.environment, lengths={form.axis: state.length}))
+    for component in form.state:
+        for name in _symbol_names(component.rebase):
+            if name not in state.components:
+                part.symbols[name] = final.named(name.removesuffix(PRIME))
+        held = state.components[component.name]
+        final.symbols[component.name] = np.where(held.present, part.of(component.rebase), held.value)
+    return final
+
+
+def _check_enough(form: FusedForm, state: State) -> None:
+    """The operator as written has no value on too few elements, so neither has its form."""
+    for component in form.state:
+        monoid = MONOIDS[component.monoid]
+        if state.length == 0 and component.mask is None and not monoid.empty:
+            raise nothing_to_choose_from(monoid.name, form.axis)
+        if monoid.counted and _places(component, state.environment) > state.length:
+            raise too_few(monoid.name, _places(component, state.environment), form.axis, state.length)
+
+
+def _places(component: Component, environment: Environment) -> int:
+    return whole_number(evaluate(component.count, environment), f"{component.monoid} of a fused form")
+
+
+def _part_values(form: FusedForm, part: State, partial: bool = False) -> _Values:
+    values = _Values(form, replace(part.environment, lengths={form.axis: part.length}, partial=partial))
+    values.symbols.update({name: held.value for name, held in part.components.items()})
+    return values
+
+
+def _symbol_names(expr: Expr) -> list[str]:
+    return [term.name for term in subterms(expr) if term.op == "symbol"]
+
+
+def _invariant(form: FusedForm, chunk: Environment) -> Environment:
+    """The environment without the inputs that vary along the axis, so that a state does not keep its chunk alive."""
+    formulas = [row.value for row in (*form.pivots, *form.results)]
+    formulas += [expr for component in form.state for expr in (component.rebase, component.count) if expr is not None]
+    formulas += [output for output in form.outputs if form.axis not in output.axes]
+    names = {term.name for term in subterms(*formulas) if term.op in ("input", "param")}
+    return replace(chunk, values={name: chunk.values[name] for name in names if name in chunk.values}, starts={})
