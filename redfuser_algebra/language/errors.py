@@ -3,11 +3,15 @@ from __future__ import annotations
 
 
 class RedfuserError(Exception):
-    """A mistake in what was asked, told in three parts."""
+    """A mistake in what was asked, told in three parts; an excerpt of the text may point at the place."""
 
-    def __init__(self, asked: str, failed: str, remedy: str) -> None:
-        self.asked, self.failed, self.remedy = asked, failed, remedy
-        super().__init__(f"{asked}: {failed}; {remedy}" if remedy else f"{asked}: {failed}")
+    def __init__(self, asked: str, failed: str, remedy: str, excerpt: str = "") -> None:
+        self.asked, self.failed, self.remedy, self.excerpt = asked, failed, remedy, excerpt
+        super().__init__(asked, failed, remedy, excerpt)
+
+    def __str__(self) -> str:
+        told = f"{self.asked}: {self.failed}; {self.remedy}" if self.remedy else f"{self.asked}: {self.failed}"
+        return f"{told}\n{self.excerpt}" if self.excerpt else told
 
 
 class OperatorError(RedfuserError, ValueError):

@@ -6,6 +6,7 @@ Names of this module shadow Python's `sum`, `max`, `min`, `any`, `all`, `abs` an
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from numbers import Number
 from typing import NamedTuple
 
@@ -110,7 +111,7 @@ def topk(expr: Operand, axis: str, k: int | Expr, where: Operand | None = None, 
     k is a number of at least 1 or an integer parameter.  Without a `name` the axis is called "top", or "top2" and
     so on where the expression already knows that name.  Of equal values the one at the lower position comes first.
     """
-    out = name or _fresh_axis("top", lift(expr), lift(True if where is None else where))
+    out = name or fresh_axis("top", lift(expr), lift(True if where is None else where))
     return TopK(_top("topk", expr, axis, k, where, out), _top("argtopk", expr, axis, k, where, out))
 
 
@@ -137,7 +138,8 @@ def _count_operand(k: int | Expr) -> Expr:
     return k
 
 
-def _fresh_axis(stem: str, *exprs: Expr) -> str:
+def fresh_axis(stem: str, *exprs: Expr) -> str:
+    """`stem`, or `stem2`, `stem3`, … if the expressions speak of an axis with that name."""
     taken = {axis for term in subterms(*exprs) for axis in (*term.axes, *term.attrs[2:])}
     name, number = stem, 1
     while name in taken:
@@ -208,16 +210,17 @@ def size(axis: Axes) -> Expr:
 
 def _elementwise(name: str, doc: str, parameters: str = "a") -> Callable[..., Expr]:
     """The function of FUNCTIONS called `name`, with the signature and docstring a reader expects."""
-    arity = len(parameters.split())
+    names = parameters.split()
 
     def function(*operands: Operand) -> Expr:
-        if len(operands) != arity:
-            raise OperatorError(f"{name} of {len(operands)} operands", f"it takes {arity}",
-                                f"write ra.{name}({', '.join(parameters.split())})")
+        if len(operands) != len(names):
+            raise OperatorError(f"{name} of {len(operands)} operands", f"it takes {len(names)}",
+                                f"write ra.{name}({', '.join(names)})")
         return call(name, *operands)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}({', '.join(parameters.split())}): {doc}"
+    function.__doc__ = f"{name}({', '.join(names)}): {doc}"
+    function.__signature__ = Signature([Parameter(each, Parameter.POSITIONAL_ONLY) for each in names])
     return function
 
 

@@ -16,6 +16,8 @@ from redfuser_algebra.language.binding import Binding, Signature, bind, given_by
 from redfuser_algebra.language.composition import axes_of_call, with_leaves
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, lift, subterms
+from redfuser_algebra.language.formula import parse_all
+from redfuser_algebra.language.text import operator_text
 
 Scalar = bool | int | float
 Structure = str | tuple[str, ...]
@@ -85,6 +87,11 @@ class Operator:
         axes = axes_of_call(self.signature, leaves)
         return self.packed(tuple(with_leaves(output, leaves, axes) for output in self.outputs))
 
+    def __str__(self) -> str:
+        return operator_text(self)
+
+    __repr__ = __str__
+
     def _key(self) -> tuple:
         return (self.name, tuple(self.inputs.items()), tuple(self.params.items()), tuple(map(id, self.outputs)),
                 self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes)
@@ -96,8 +103,8 @@ class Operator:
         return hash(self._key())
 
 
-def operator(function: Callable | None = None, *, name: str | None = None) -> Operator | Callable:
-    """The operator that a function describes; use as `@operator` or `@operator(name=…)`.
+def operator(function: Callable | None = None, *, name: str | None = None, assume: str = "") -> Operator | Callable:
+    """The operator that a function describes; use as `@operator` or `@operator(assume="x > 0, w >= 0")`.
 
     A parameter annotated with a string of axis names is an array (`Q: "m k"`; `""` has no axes); one annotated
     float, int or bool, or with a numeric default, is a scalar.  A return annotation such as `"m j"` fixes the order
@@ -105,12 +112,13 @@ def operator(function: Callable | None = None, *, name: str | None = None) -> Op
     returns something other than expressions.
     """
     if function is None:
-        return lambda function: operator(function, name=name)
+        return lambda function: operator(function, name=name, assume=assume)
     name = name or function.__name__
     inputs, params = _declared(name, function)
     result = _traced(name, function, inputs, params)
     order = _annotation(function, inspect.signature(function).return_annotation)
-    return define(name, inputs, params, result, (), inspect.getdoc(function) or "",
+    conditions = parse_all(assume, inputs, params) if assume else ()
+    return define(name, inputs, params, result, conditions, inspect.getdoc(function) or "",
                   order if isinstance(order, str) and order not in SCALAR_TYPES else None)
 
 
