@@ -17,6 +17,7 @@ from redfuser_algebra.language.composition import axes_of_call, with_leaves
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, lift, subterms
 from redfuser_algebra.language.formula import parse_all
+from redfuser_algebra.language.latex import operator_latex
 from redfuser_algebra.language.text import operator_text
 
 Scalar = bool | int | float
@@ -91,6 +92,9 @@ class Operator:
         return operator_text(self)
 
     __repr__ = __str__
+
+    def _repr_latex_(self) -> str:
+        return f"$${operator_latex(self)}$$"
 
     def _key(self) -> tuple:
         return (self.name, tuple(self.inputs.items()), tuple(self.params.items()), tuple(map(id, self.outputs)),

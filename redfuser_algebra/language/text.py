@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
@@ -32,7 +32,7 @@ def text(expr: Expr) -> str:
     size, depth = _extent(expr)
     if size <= INLINE_SIZE and depth <= INLINE_DEPTH:
         return _formulas((expr,), {})[0]
-    names = _definitions((expr,), {})
+    names = shared_terms((expr,))
     lines = [f"{name} = {_formulas((term,), _without(names, term))[0]}" for term, name in names.items()]
     return "; ".join([*lines, _formulas((expr,), names)[0]])
 
@@ -40,7 +40,7 @@ def text(expr: Expr) -> str:
 def operator_text(operator: Operator) -> str:
     """An operator as a signature, one definition per line for every term used more than once, and the result."""
     inputs = {Expr("input", (), (name, axes)): name for name, axes in operator.inputs.items()}
-    shared = _definitions((*operator.outputs, *operator.assume), inputs)
+    shared = shared_terms((*operator.outputs, *operator.assume), inputs, {*operator.inputs, *operator.params})
     known = inputs | shared
     lines = [f"{name} = {_formulas((term,), _without(known, term))[0]}" for term, name in shared.items()]
     if operator.assume:
@@ -76,15 +76,18 @@ def _extent(expr: Expr) -> tuple[int, int]:
     return size[expr], depth[expr]
 
 
-def _definitions(roots: tuple[Expr, ...], known: Mapping[Expr, str]) -> dict[Expr, str]:
-    """Names for terms used more than once and for deep ones: d1, d2, … for reductions, t1, t2, … for the rest."""
+def shared_terms(roots: tuple[Expr, ...], known: Mapping[Expr, str] | None = None, reserved: Collection[str] = ()) -> dict[Expr, str]:
+    """Names for terms used more than once and for deep ones: d1, d2, … for reductions, t1, t2, … for the rest.
+
+    Terms in the dict `known` have names already; `reserved` names and those of leaves and axes are not given again.
+    """
     terms = subterms(*roots)
     uses = Counter([arg for term in terms for arg in term.args] + list(roots))
-    taken = {name for term in terms for name in (*term.attrs, *term.axes) if isinstance(name, str)}
+    taken = {name for term in terms for name in (*term.attrs, *term.axes) if isinstance(name, str)} | set(reserved)
     depth, names, number = {}, {}, Counter()
     for term in terms:
         depth[term] = 1 + max((depth[arg] for arg in term.args), default=0)
-        if term.op not in LEAVES and term not in known and (uses[term] > 1 or depth[term] >= INLINE_DEPTH):
+        if term.op not in LEAVES and term not in (known or {}) and (uses[term] > 1 or depth[term] >= INLINE_DEPTH):
             names[term] = _next_name("d" if term.op == "reduce" else "t", number, taken)
             depth[term] = 0
     return names
