@@ -38,6 +38,8 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("prod", "Π", 1.0, "power"),
         Monoid("max", "max", -np.inf, "increasing", dual="min", empty=False, idempotent=True),
         Monoid("min", "min", np.inf, "increasing", dual="max", empty=False, idempotent=True),
+        Monoid("fmax", "fmax", -np.inf, "increasing", dual="fmin", idempotent=True),
+        Monoid("fmin", "fmin", np.inf, "increasing", dual="fmax", idempotent=True),
         Monoid("argmax", "argmax", -1, "index", dual="argmin", indexed=True, empty=False, idempotent=True),
         Monoid("argmin", "argmin", -1, "index", dual="argmax", indexed=True, empty=False, idempotent=True),
         Monoid("topk", "topk", -np.inf, "increasing", counted=True, empty=False),
@@ -46,4 +48,4 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("all", "all", True, "constant", dual="any", idempotent=True),
     )
 }
-"""argmax and argtopk carry the values they won with: their state is (values, positions)."""
+"""fmax and fmin skip NaN, as NumPy's do: a threshold test skips it too.  argmax and argtopk carry the values they won with: their state is (values, positions)."""

@@ -1,0 +1,344 @@
+"""Terms into the e-graph's language and back.
+
+In: a reduction F whose loop-invariant parts have been named as pivots.  Out: egglog text in which every pivot in F
+is its *new* value, and, the other way, expressions in old pivots p, new pivots p' and kept components.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.discover.egraph import Sexp
+from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
+from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
+
+_NIL = "(multiset-of)"
+_LARGEST = 2**31
+_SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
+               NEGATIVE: ("nonpositive",), NONPOSITIVE: ("nonpositive",)}
+
+
+def primed(pivot: Expr) -> Expr:
+    """The new value of a pivot."""
+    return symbol(pivot.name + "'", pivot.axes)
+
+
+def is_pivot(term: Expr) -> bool:
+    """Whether a term is a pivot's symbol."""
+    return term.op == "symbol"
+
+
+def sees_pivot(term: Expr) -> bool:
+    """Whether a pivot occurs in a term."""
+    return any(is_pivot(part) for part in subterms(term))
+
+
+class Encoder:
+    """One question's text: definitions of subterms, facts about them, and the table of leaves.
+
+    With `truth`, logical operations stay logical (any, all); otherwise conditions count as 0 and 1.
+    Unless `moving`, pivots stand still: each is its old value, one more fixed factor.
+    """
+
+    def __init__(self, axis: str, facts: Facts, truth: bool = False, moving: bool = True) -> None:
+        self.axis, self.facts, self.truth, self.moving = axis, facts, truth, moving
+        self.lines: list[str] = []
+        self.leaves: dict[str, Expr] = {}
+        self.names: set[str] = set()
+        self._known: dict[Expr, str] = {}
+        self._leaf_names: dict[Expr, str] = {}
+        self._bound = 0
+
+    def term(self, expr: Expr) -> str:
+        """The egglog name of a term, defined on first sight together with its sign facts."""
+        if expr not in self._known:
+            name = self._define(self._written(expr))
+            self._known[expr] = name
+            for relation in _SIGN_FACTS.get(self.facts.sign(expr), ()):
+                self.lines.append(f"({relation} {name})")
+        return self._known[expr]
+
+    def _define(self, text: str) -> str:
+        name = f"$t{len(self.lines)}"
+        self.lines.append(f"(let {name} {text})")
+        return name
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether a term varies along the reduced axis."""
+        return self.axis in expr.axes
+
+    def leaf(self, expr: Expr, bag: str) -> str:
+        """A single factor in bag C (new pivot), K (fixed) or G (element)."""
+        if expr not in self._leaf_names:
+            self._leaf_names[expr] = f"a{len(self._leaf_names)}"
+            self.leaves[self._leaf_names[expr]] = expr
+        factor = f'(multiset-of (Leaf "{self._leaf_names[expr]}"))'
+        return f"(Term (rational 1 1) {' '.join(factor if each == bag else _NIL for each in 'CKG')})"
+
+    def _written(self, expr: Expr) -> str:
+        if expr.op == "const":
+            return self._number(expr)
+        if is_pivot(expr):
+            return self.leaf(primed(expr), "C") if self.moving else self.leaf(expr, "K")
+        if not sees_pivot(expr):
+            return self._pivot_free(expr)
+        rule = _RULES.get(expr.op)
+        return rule(self, expr) if rule else self._applied(expr)
+
+    def _number(self, expr: Expr) -> str:
+        value = expr.value
+        if abs(value) < _LARGEST:
+            exact = Fraction(value)
+            if exact.denominator < _LARGEST and abs(exact.numerator) < _LARGEST:
+                return f"(Num (rational {exact.numerator} {exact.denominator}))"
+        return self.leaf(expr, "K")
+
+    def _pivot_free(self, expr: Expr) -> str:
+        if not self.varies(expr):
+            return self.leaf(expr, "K")
+        if expr.op == "multiply":
+            return self._times(*map(self.term, expr.args))
+        if expr.op == "negative":
+            return self._times("(Num (rational -1 1))", self.term(expr.args[0]))
+        if expr.op == "divide":
+            return self._times(self.term(expr.args[0]), self.term(call("reciprocal", expr.args[1])))
+        if (power := _small_power(expr)) is not None:
+            return self._repeated(expr.args[0], power)
+        return self.leaf(expr, "G")
+
+    def _times(self, a: str, b: str) -> str:
+        return f"(Mul {a} {b})"
+
+    def _repeated(self, base: Expr, power: int) -> str:
+        name = self.term(base)
+        product = name
+        for _ in range(power - 1):
+            product = self._times(product, name)
+        return product
+
+    def _applied(self, expr: Expr) -> str:
+        head = _head(expr)
+        self.names.add(head)
+        return f'(App{len(expr.args)} "{head}" {" ".join(map(self.term, expr.args))})'
+
+    def _pair(self, a: Expr, pivot: Expr, head: str, *relations: str) -> str:
+        """a, an element, meets a pivot: the laws of recentring may apply."""
+        self.names.add(head)
+        old, new = self.leaf(pivot, "K"), self.term(pivot)
+        self.lines.append(f"(pivot {old} {new})")
+        for relation in relations:
+            arguments = (self.term(a), old, new)[: 3 if relation == "settled" else 2]
+            self.lines.append(f"({relation} {' '.join(arguments)})")
+        return f'(App2 "{head}" {self.term(a)} {new})'
+
+    def _meets_pivot(self, a: Expr, b: Expr) -> bool:
+        return self.moving and is_pivot(b) and self.varies(a) and not sees_pivot(a)
+
+    def _difference(self, expr: Expr) -> str:
+        a, b = expr.args
+        if self._meets_pivot(a, b):
+            return self._pair(a, b, "subtract")
+        if self._meets_pivot(b, a):
+            return self._times("(Num (rational -1 1))", self.term(call("subtract", b, a)))
+        return f"(Add {self.term(a)} {self._negated(self.term(b))})"
+
+    def _negated(self, name: str) -> str:
+        return self._times("(Num (rational -1 1))", name)
+
+    def _quotient(self, expr: Expr) -> str:
+        a, b = expr.args
+        if self._meets_pivot(a, b) and self.facts.bounded(a, b):
+            return self._pair(a, b, "divide", "bounded")
+        return self._times(self.term(a), self.term(call("reciprocal", b)))
+
+    def _equality(self, expr: Expr) -> str:
+        for a, b in (expr.args, reversed(expr.args)):
+            if self._meets_pivot(a, b) and self.facts.settled(a, b):
+                return self._pair(a, b, "equal", "settled")
+        return self._applied(expr)
+
+    def _choice(self, expr: Expr) -> str:
+        condition, a, b = expr.args
+        holds = self.term(condition)
+        fails = f"(Add (Num (rational 1 1)) {self._negated(holds)})"
+        parts = [self._times(weight, self.term(value)) for weight, value in ((holds, a), (fails, b))
+                 if not (value.op == "const" and value.value == 0)]
+        return parts[0] if len(parts) == 1 else f"(Add {parts[0]} {parts[1]})" if parts else "(Num (rational 0 1))"
+
+    def _logical(self, expr: Expr) -> str:
+        if self.truth:
+            return self._applied(expr)
+        names = list(map(self.term, expr.args))
+        if expr.op == "logical_and":
+            return self._times(*names)
+        if expr.op == "logical_not":
+            return f"(Add (Num (rational 1 1)) {self._negated(names[0])})"
+        both = self._times(*names)
+        return f"(Add {names[0]} (Add {names[1]} {self._negated(both)}))"
+
+    def _contraction(self, expr: Expr) -> str:
+        """A sum over another axis with a pivot inside; its axis gets a name that nothing else has."""
+        if expr.monoid != "sum" or expr.mask is not None:
+            return self._applied(expr)
+        self._bound += 1
+        fresh = f"{expr.axis}_{self._bound}"
+        self.names.add("contract")
+        return f'(Con "{fresh}" {self.term(with_leaves(expr.body, {}, {expr.axis: fresh}))})'
+
+    def _rounding(self, expr: Expr) -> str:
+        if not expr.attrs[-1]:
+            return self._applied(expr)
+        self.names.add("rounded")
+        return f'(Rounded "{_head(expr)}" {self.term(expr.args[0])})'
+
+    def _power(self, expr: Expr) -> str:
+        power = _small_power(expr)
+        return self._repeated(expr.args[0], power) if power is not None else self._applied(expr)
+
+    def decoder(self) -> Decoder:
+        """What turns answers to this question back into expressions."""
+        return Decoder(self.leaves)
+
+
+_RULES: dict[str, Callable[[Encoder, Expr], str]] = {
+    "add": lambda self, expr: f"(Add {self.term(expr.args[0])} {self.term(expr.args[1])})",
+    "multiply": lambda self, expr: self._times(*map(self.term, expr.args)),
+    "negative": lambda self, expr: self._negated(self.term(expr.args[0])),
+    "subtract": Encoder._difference, "shift": Encoder._difference,
+    "divide": Encoder._quotient, "scaled": Encoder._quotient,
+    "equal": Encoder._equality,
+    "not_equal": lambda self, expr: self.term(call("logical_not", call("equal", *expr.args))),
+    "where": Encoder._choice,
+    "logical_and": Encoder._logical, "logical_or": Encoder._logical, "logical_not": Encoder._logical,
+    "reduce": Encoder._contraction,
+    "round": Encoder._rounding, "cast": Encoder._rounding,
+    "power": Encoder._power,
+}
+
+
+def _head(expr: Expr) -> str:
+    """The e-graph's name of a function with its static attributes."""
+    return expr.op if not expr.attrs else ":".join((expr.op, *map(str, expr.attrs)))
+
+
+def _small_power(expr: Expr) -> int | None:
+    if expr.op == "power" and expr.args[1].op == "const" and expr.args[1].value in (2, 3, 4, 5, 6, 7, 8):
+        return int(expr.args[1].value)
+    return None
+
+
+class Decoder:
+    """From extracted s-expressions to expressions; `kept` makes the symbol of a component."""
+
+    def __init__(self, leaves: dict[str, Expr]) -> None:
+        self.leaves = leaves
+
+    def expr(self, term: Sexp, kept: Callable[[Sexp], Expr]) -> Expr:
+        """The expression a term means; factors are put in the order of their text, so the result is unique."""
+        match term:
+            case ("Num", ("rational", numerator, denominator)):
+                return number(Fraction(numerator, denominator))
+            case ("Term", ("rational", numerator, denominator), *bags):
+                factors = [self.factor(item, kept) for bag in bags for item in bag[1:]]
+                return product(Fraction(numerator, denominator), factors)
+            case ("Add", a, b):
+                return total([self.expr(a, kept), self.expr(b, kept)])
+            case ("Mul", a, b):
+                return times(self.expr(a, kept), self.expr(b, kept))
+            case ("Con", axis, body):
+                return contraction(axis, self.expr(body, kept))
+            case ("Kept", *_):
+                return kept(term)
+            case ("Rounded", how, a):
+                return _applied(how, (self.expr(a, kept),))
+            case (_, head, *args):
+                return _applied(head, tuple(self.expr(arg, kept) for arg in args))
+        raise ValueError(f"not a term: {term}")
+
+    def factor(self, term: Sexp, kept: Callable[[Sexp], Expr]) -> Expr:
+        """A factor of a monomial: a leaf, or an opaque function of one kind."""
+        return self.leaves[term[1]] if term[0] == "Leaf" else self.expr(term[1], kept)
+
+
+def addends(term: Sexp, bound: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Sexp]]:
+    """The summands of an extracted sum, each with the axes it is contracted over."""
+    match term:
+        case ("Add", a, b):
+            yield from addends(a, bound)
+            yield from addends(b, bound)
+        case ("Con", axis, body):
+            yield from addends(body, (*bound, axis))
+        case _:
+            yield bound, term
+
+
+def number(value: Fraction) -> Expr:
+    """An exact number as a constant: an int where it is one."""
+    return const(value.numerator if value.denominator == 1 else value.numerator / value.denominator)
+
+
+def product(coefficient: Fraction, factors: list[Expr]) -> Expr:
+    """coefficient · Π factors, in the order of their text; conditions among the factors select instead of multiply."""
+    conditions = [factor for factor in factors if _is_condition(factor)]
+    others = sorted((factor for factor in factors if not _is_condition(factor)), key=repr)
+    result = None
+    for factor in others:
+        result = factor if result is None else result * factor
+    if result is None:
+        result = number(coefficient)
+    elif coefficient == -1:
+        result = -result
+    elif coefficient != 1:
+        result = number(coefficient) * result
+    for condition in sorted(dict.fromkeys(conditions), key=repr):
+        result = call("where", condition, result, 0)
+    return result
+
+
+def _is_condition(factor: Expr) -> bool:
+    return factor.op in FUNCTIONS and FUNCTIONS[factor.op].boolean
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """a · b with constants folded, and conditions turned into selections."""
+    for one, other in ((a, b), (b, a)):
+        if one.op == "const":
+            if one.value == 1:
+                return other
+            if one.value == -1:
+                return -other
+        if _is_condition(one):
+            return call("where", one, other, 0)
+    return a * b
+
+
+def total(parts: list[Expr]) -> Expr:
+    """The sum of the parts; a negated part is subtracted, zeros are left out."""
+    result = None
+    for part in parts:
+        if part.op == "const" and part.value == 0:
+            continue
+        if result is None:
+            result = part
+        elif part.op == "negative":
+            result = result - part.args[0]
+        else:
+            result = result + part
+    return const(0) if result is None else result
+
+
+def contraction(axis: str, body: Expr) -> Expr:
+    """Σ over `axis`, under the axis' own name again where nothing else in the body has it."""
+    own = axis.rsplit("_", 1)[0]
+    if own not in body.axes:
+        body, axis = with_leaves(body, {}, {axis: own}), own
+    return Expr("reduce", (body,), ("sum", axis, ""))
+
+
+def _applied(head: str, args: tuple[Expr, ...]) -> Expr:
+    op, *attrs = head.split(":")
+    if op == "reduce":
+        return Expr(op, args, tuple(attrs))
+    return Expr(op, args, tuple(value == "True" if value in ("True", "False") else value for value in attrs))

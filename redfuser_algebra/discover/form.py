@@ -1,0 +1,96 @@
+"""The fused form: what is kept, how an element enters, how a state moves to a new pivot, how results are read off.
+
+Everything in it is an expression.  Symbols stand for components, results and old pivots; `m'` is the new value of
+pivot m.  Components are in merge order: the pivots that one of them needs depend only on results read from earlier
+ones.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redfuser_algebra.discover.facts import Fact
+from redfuser_algebra.language.expr import Expr, symbol
+
+
+@dataclass(frozen=True)
+class Component:
+    """One ⊕ that is carried: s = ⊕_l `lift` over the elements in `mask`.
+
+    `lift` is over inputs and old pivots.  `rebase` is s at the new pivots, over component symbols and old and new
+    pivots (its own symbol alone if it has no pivot).  For argmax and its twins the symbol is the position.
+    """
+
+    name: str
+    monoid: str
+    lift: Expr
+    mask: Expr | None
+    count: Expr | None
+    axes: tuple[str, ...]
+    rebase: Expr
+
+    @property
+    def symbol(self) -> Expr:
+        """The component's value in expressions."""
+        return symbol(self.name, self.axes)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the component has no pivot: a new pivot leaves it as it is."""
+        return self.rebase is self.symbol
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A loop-invariant value made of earlier results; `value` is over result symbols, parameters and sizes."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Result:
+    """d_i = `value`, over component and pivot symbols."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Where the reals and floats part: which operation is completed, how, and why that is right."""
+
+    operation: str
+    statement: str
+
+    def __str__(self) -> str:
+        return self.statement
+
+
+@dataclass(frozen=True)
+class FusedForm:
+    """A cascade in one pass: state, pivots, results, outputs, and what makes it safe.
+
+    `outputs` are over result symbols; those whose axes contain `axis` are maps and read the inputs again.
+    `order` is "commutative" or "ordered".  `assumptions` are conditions the user did not declare but the form needs.
+    """
+
+    axis: str
+    state: tuple[Component, ...]
+    pivots: tuple[Pivot, ...]
+    results: tuple[Result, ...]
+    outputs: tuple[Expr, ...]
+    guards: tuple[Guard, ...]
+    facts: tuple[Fact, ...]
+    dangers: tuple[Fact, ...]
+    laws: tuple[str, ...]
+    assumptions: tuple[Expr, ...] = ()
+    order: str = "commutative"
+
+    @property
+    def words(self) -> int:
+        """The number of components that a row carries; an accumulator with more axes counts as one."""
+        return len(self.state)
+
+    def component(self, name: str) -> Component:
+        """The component of that name.  Raises KeyError."""
+        return {component.name: component for component in self.state}[name]

@@ -1,0 +1,70 @@
+"""Naming the loop-invariant parts of a reduction: what is a pivot, what is an element."""
+from __future__ import annotations
+
+from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.language.expr import Expr, call, children_replaced, symbol
+
+
+class Pivots:
+    """The pivots of one cascade: each value has one name, and a name that is a result's keeps the result's name."""
+
+    def __init__(self, axis: str, facts: Facts, taken: set[str]) -> None:
+        self.axis, self.facts, self._taken = axis, facts, taken
+        self.values: dict[str, Expr] = facts.pivots
+        self._symbols: dict[Expr, Expr] = {}
+
+    def named(self, value: Expr) -> Expr:
+        """The symbol of a pivot with this value."""
+        if value not in self._symbols:
+            name = value.name if value.op == "symbol" else self._fresh()
+            self._symbols[value] = symbol(name, value.axes)
+            if value.op != "symbol":
+                self.values[name] = value
+        return self._symbols[value]
+
+    def _fresh(self) -> str:
+        number = 1
+        while (name := f"p{number}") in self._taken:
+            number += 1
+        self._taken.add(name)
+        return name
+
+    def abstract(self, body: Expr) -> Expr:
+        """`body` with its maximal loop-invariant parts that move (results, the length) named as pivots.
+
+        An element that a pivot is added to, or that is subtracted from a pivot, is turned into an element minus a
+        pivot, so that there is one way for the two to meet.
+        """
+        done: dict[Expr, Expr] = {}
+
+        def walk(term: Expr) -> Expr:
+            if term not in done:
+                done[term] = self._named_or(term, walk)
+            return done[term]
+
+        return walk(body)
+
+    def _named_or(self, term: Expr, walk) -> Expr:
+        if not self.facts.moves(term):
+            return term
+        if self.axis not in term.axes:
+            return self.named(term)
+        if term.op in ("add", "subtract"):
+            a, b = term.args
+            if self._invariant(b) and not self.facts.moves(a):
+                return call("subtract", a, self.named(b if term.op == "subtract" else negated(b)))
+            if self._invariant(a) and not self.facts.moves(b):
+                if term.op == "add":
+                    return call("subtract", b, self.named(negated(a)))
+                return -call("subtract", b, self.named(a))
+        return children_replaced(term, tuple(map(walk, term.args)))
+
+    def _invariant(self, term: Expr) -> bool:
+        return self.axis not in term.axes and self.facts.moves(term)
+
+
+def negated(term: Expr) -> Expr:
+    """−term, without a double sign."""
+    if term.op == "negative":
+        return term.args[0]
+    return call("subtract", *reversed(term.args)) if term.op == "subtract" else -term

@@ -1,0 +1,203 @@
+"""From rows of the law table to egglog rules: laws in, program text out.
+
+The e-graph holds three kinds of thing.  A `T` is a value.  A `Term q C K G` is a monomial in normal form: a
+rational times three bags of factors, C free of l but seeing a new pivot, K free of both, G varying along l but
+seeing only old pivots.  Bags make multiplication associative and commutative at no cost in nodes, and make
+"separate the new pivot from the element" a matter of reading.  `kind` says, for any T, what it sees: bit 1 a new
+pivot, bit 2 the axis l.
+"""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+
+from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.laws import LAWS, Law
+from redfuser_algebra.algebra.monoids import MONOIDS
+
+STUCK = 100_000_000
+"""Cost of a reduction that no law could take apart: an extraction below it is an answer."""
+
+SORTS = f"""
+(sort T) (sort Factor) (sort Bag (MultiSet Factor))
+(constructor Term (Rational Bag Bag Bag) T :cost 1)
+(constructor Num (Rational) T :cost 1)
+(constructor Of (T) Factor :cost 1)
+(constructor Leaf (String) Factor :cost 1)
+(constructor Add (T T) T :cost 2)
+(constructor Mul (T T) T :cost 2)
+(constructor App1 (String T) T :cost 20)
+(constructor App2 (String T T) T :cost 20)
+(constructor App3 (String T T T) T :cost 20)
+(constructor Rounded (String T) T :cost 20)
+(constructor Con (String T) T :cost 500)
+(constructor Red (String String T) T :cost {STUCK})
+(constructor Kept (String String T) T :cost 1000)
+(function kind (T) i64 :merge (& old new))
+(relation pivot (T T)) (relation bounded (T T)) (relation settled (T T T)) (relation follows (T T T String))
+(relation positive (T)) (relation nonnegative (T)) (relation nonpositive (T))
+(ruleset structure)
+"""
+
+_ONE = "(rational 1 1)"
+_NIL = "(multiset-of)"
+
+
+def _opaque(pattern: str, name: str) -> Iterable[str]:
+    """A function of arguments of one kind is one factor of that kind."""
+    bags = {0: f"{_NIL} (multiset-of (Of e)) {_NIL}", 1: f"(multiset-of (Of e)) {_NIL} {_NIL}",
+            2: f"{_NIL} {_NIL} (multiset-of (Of e))"}
+    for kind, factors in bags.items():
+        yield (f'(rule ((= e {pattern}) (= i (kind e)) (= i {kind})) ((union e (Term {_ONE} {factors})))'
+               f' :ruleset structure :name "factor {name} {kind}")')
+
+
+def _structure() -> Iterable[str]:
+    """The rules of the normal form: what a term sees, monomials, and sums of monomials."""
+    def rule(name: str, body: str, head: str) -> str:
+        return f'(rule ({body}) ({head}) :ruleset structure :name "{name}")'
+
+    yield rule("kind of number", "(= e (Num q))", f"(set (kind e) 0) (union e (Term q {_NIL} {_NIL} {_NIL}))")
+    yield rule("kind of monomial", "(= e (Term q c k g)) (= i (multiset-length c)) (= j (multiset-length g))",
+               "(set (kind e) (| (min 1 i) (<< (min 1 j) 1)))")
+    for node in ("Add a b", "Mul a b", "App2 f a b"):
+        yield rule(f"kind of {node}", f"(= e ({node})) (= i (kind a)) (= j (kind b))", "(set (kind e) (| i j))")
+    for node in ("App1 f a", "Rounded f a", "Con f a"):
+        yield rule(f"kind of {node}", f"(= e ({node})) (= i (kind a))", "(set (kind e) i)")
+    yield rule("kind of App3", "(= e (App3 f a b c)) (= i (kind a)) (= j (kind b)) (= k (kind c))",
+               "(set (kind e) (| i (| j k)))")
+    yield rule("kind of reduction", "(= e (Red s m a)) (= i (kind a))", "(set (kind e) (& i 1))")
+    yield rule("kind of component", "(= e (Kept s m a))", "(set (kind e) 0)")
+    for node in ("App1 f a", "App2 f a b", "App3 f a b c", "Rounded f a", "Con f a"):
+        yield from _opaque(f"({node})", node.split()[0])
+    yield rule("multiply_commutes, multiply_associates, multiply_one",
+               "(= e (Mul (Term q c k g) (Term r d l h)))",
+               "(union e (Term (* q r) (multiset-sum c d) (multiset-sum k l) (multiset-sum g h)))")
+    kept = f'(multiset-of (Of (Kept "sum" m (Term {_ONE} {_NIL} {_NIL} g))))'
+    yield rule("sum_pulls_invariant, sum_of_invariant", '(= e (Red "sum" m (Term q c k g)))',
+               f"(union e (Term q c (multiset-sum k {kept}) {_NIL}))")
+    yield rule("multiply_one", f"(= e (Term q {_NIL} k {_NIL})) (!= q {_ONE})",
+               f"(union e (Mul (Num q) (Term {_ONE} {_NIL} k {_NIL})))")
+    yield rule("component", '(= e (Red s m a)) (!= s "sum") (= i (kind a)) (= 0 (& i 1))', "(union e (Kept s m a))")
+
+
+_CONDITIONS = {"invariant": 2, "element": 1}
+_OPERATORS = {
+    ast.Add: "Add", ast.Mult: "Mul", ast.Sub: "subtract", ast.Div: "divide", ast.BitAnd: "logical_and",
+    ast.BitOr: "logical_or", ast.Invert: "logical_not", ast.Eq: "equal", ast.Gt: "greater", ast.Lt: "less",
+    ast.GtE: "greater_equal", ast.LtE: "less_equal",
+}
+_COMMUTATIVE = ("Add", "Mul")
+
+
+def _pattern(node: ast.expr) -> tuple | str | int:
+    """A row's side as nested tuples: a variable is a string, a number an int."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+            return -value
+        case ast.UnaryOp(op=op, operand=operand):
+            return (_OPERATORS[type(op)], _pattern(operand))
+        case ast.BinOp(left=a, op=op, right=b) | ast.Compare(left=a, ops=[op], comparators=[b]):
+            return (_OPERATORS[type(op)], _pattern(a), _pattern(b))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return (name, *map(_pattern, args))
+    raise ValueError(f"not a law: {ast.dump(node)}")
+
+
+def side(text: str) -> tuple | str | int:
+    """One side of a row as a nested tuple (head, argument, …)."""
+    return _pattern(ast.parse(text, mode="eval").body)
+
+
+def _egglog(pattern: tuple | str | int) -> str:
+    if isinstance(pattern, int):
+        return f"(Num (rational {pattern} 1))"
+    if isinstance(pattern, str):
+        return pattern
+    head, *args = pattern
+    inner = " ".join(map(_egglog, args))
+    if head in _COMMUTATIVE:
+        return f"({head} {inner})"
+    if head in MONOIDS:
+        return f'(Red "{head}" mask {inner})'
+    if head in ("contract", "rounded"):
+        return f"(Con axis {inner})" if head == "contract" else f"(Rounded how {inner})"
+    return f'(App{len(args)} "{head}" {inner})'
+
+
+def _condition(call: ast.Call) -> str:
+    name, args = call.func.id, [arg.id for arg in call.args]
+    if name in _CONDITIONS:
+        return f"(= k{args[0]} (kind {args[0]})) (= 0 (& k{args[0]} {_CONDITIONS[name]}))"
+    return f"({name} {' '.join(args)}{' axis' if name == 'follows' else ''})"
+
+
+def _conditions(law: Law) -> str:
+    body = ast.parse(f"({law.requires},)", mode="eval").body if law.requires else ast.Tuple([])
+    return " ".join(map(_condition, body.elts))
+
+
+def _mirrored(pattern: tuple | str | int, conditioned: str) -> tuple | str | int:
+    """The left side with its outermost commutative operands swapped, where the swap says something new."""
+    if not isinstance(pattern, tuple):
+        return pattern
+    if pattern[0] in _COMMUTATIVE:
+        _, a, b = pattern
+        alike = isinstance(a, str) and isinstance(b, str) and not any(f"k{v} " in conditioned for v in (a, b))
+        return pattern if alike else (pattern[0], b, a)
+    return (pattern[0], *(_mirrored(arg, conditioned) for arg in pattern[1:]))
+
+
+@cache
+def compiled(law: Law) -> tuple[str, ...]:
+    """The egglog rules of one row (two where the left side can be met in mirrored order)."""
+    left, right, conditions = side(law.lhs), _egglog(side(law.rhs)), _conditions(law)
+    heads = dict.fromkeys((_egglog(left), _egglog(_mirrored(left, conditions))))
+    if isinstance(left, str):
+        raise ValueError(f"{law.name}: the left side is a bare variable")
+    suffixes = ("", " mirrored")
+    return tuple(
+        f'(rule ((= e {head}) {conditions}) ((union e {right})) :ruleset {law.name} :name "{law.name}{suffix}")'
+        for head, suffix in zip(heads, suffixes, strict=False))
+
+
+@cache
+def heads(text: str) -> frozenset[str]:
+    """The function and reduction names on one side of a row."""
+    def walk(pattern: tuple | str | int) -> frozenset[str]:
+        if not isinstance(pattern, tuple):
+            return frozenset()
+        return frozenset((pattern[0],)).union(*map(walk, pattern[1:]))
+
+    return walk(side(text)) - {"Add", "Mul"}
+
+
+def relevant(names: frozenset[str], roles: frozenset[str], without: frozenset[str] = frozenset()) -> tuple[Law, ...]:
+    """The laws that can apply to a term made of `names`, directly or after others have applied."""
+    pool = [law for law in LAWS.values() if law.role in roles and law.name not in without]
+    chosen: dict[str, Law] = {}
+    while fresh := [law for law in pool if law.name not in chosen and heads(law.lhs) <= names]:
+        chosen.update((law.name, law) for law in fresh)
+        names = names.union(*(heads(law.rhs) for law in fresh))
+    return tuple(law for law in pool if law.name in chosen)
+
+
+@cache
+def program() -> str:
+    """Everything that does not depend on the question: sorts, the normal form, and each law in a ruleset of its own."""
+    laws = [law for law in LAWS.values() if law.role not in ("normal form", "disabled")]
+    rulesets = [f"(ruleset {law.name})" for law in laws]
+    return "\n".join((SORTS, *_structure(), *rulesets, *(rule for law in laws for rule in compiled(law))))
+
+
+def law_of(rule_name: str) -> list[str]:
+    """The rows that a rule of the program stands for (none for bookkeeping rules)."""
+    return [name for name in rule_name.removesuffix(" mirrored").split(", ") if name in LAWS]
+
+
+assert not set(FUNCTIONS) & set(MONOIDS), "a name is either a function or a monoid"

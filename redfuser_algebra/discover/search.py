@@ -1,0 +1,362 @@
+"""The search for a fused form: ask the e-graph for each reduction at a new pivot, close under what it needs.
+
+In: a cascade.  Out: the components, results and rebase rules; or `Stuck`, with what could not be moved.  DESIGN §3.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.discover.egraph import Answer, Limits, Sexp, ask
+from redfuser_algebra.discover.encode import (
+    Decoder, Encoder, addends, contraction, number, primed, product, sees_pivot, times, total)
+from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.discover.linear import Span, Vector
+from redfuser_algebra.discover.pivots import Pivots
+from redfuser_algebra.discover.rulesets import relevant
+from redfuser_algebra.discover.simplify import settled
+from redfuser_algebra.language.cascade import Cascade, Reduction
+from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+
+LARGEST_RANK = 16
+_ROLES = {"centred": frozenset(("always", "centred")), "raw": frozenset(("always", "raw"))}
+
+Monomial = tuple[tuple[str, ...], tuple[Expr, ...]]
+"""The axes a summand is contracted over, and its factors that do not vary along l."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search: limits, raw or centred states, and laws to leave out."""
+
+    limits: Limits = Limits()
+    prefer: str = "centred"
+    without: frozenset[str] = frozenset()
+
+
+class Stuck(Exception):
+    """A reduction that the laws could not take apart: `residual` is what is left, over p and p'."""
+
+    def __init__(self, reduction: Reduction, residual: Expr | None, exhausted: bool, reason: str) -> None:
+        super().__init__(reason)
+        self.reduction, self.residual, self.exhausted, self.reason = reduction, residual, exhausted, reason
+
+
+@dataclass
+class Draft:
+    """A component in the making."""
+
+    name: str
+    monoid: str
+    lift: Expr
+    mask: Expr | None
+    count: Expr | None
+    axes: tuple[str, ...]
+    rebase: Expr | None = None
+
+    @property
+    def symbol(self) -> Expr:
+        return symbol(self.name, self.axes)
+
+
+@dataclass
+class Question:
+    """A question that was asked, kept so that it can be asked again with fewer laws."""
+
+    monoid: str
+    body: Expr
+    mask: Expr | None
+    answer: Answer
+
+
+@dataclass
+class _Sums:
+    """The sums kept under one mask: vectors over element terms, and the component of each."""
+
+    span: Span = field(default_factory=Span)
+    drafts: list[Draft] = field(default_factory=list)
+
+
+class Search:
+    """One cascade's search.  `drafts`, `results` and `pivots` hold what was found."""
+
+    def __init__(self, cascade: Cascade, assume: tuple[Expr, ...], settings: Settings) -> None:
+        self.cascade, self.settings, self.axis = cascade, settings, cascade.axis
+        self.facts = Facts(cascade.axis, cascade.reductions, assume)
+        self._taken = _names_in(cascade)
+        self.pivots = Pivots(cascade.axis, self.facts, self._taken)
+        self.drafts: list[Draft] = []
+        self.results: dict[str, Expr] = {}
+        self.questions: list[Question] = []
+        self.fired: Counter[str] = Counter()
+        self._sums: dict[Expr | None, _Sums] = {}
+        self._others: dict[tuple, Draft] = {}
+        self._masks: dict[Expr | None, str] = {None: ""}
+        self._reduction: Reduction = cascade.reductions[0]
+
+    def run(self) -> None:
+        """Find components and results for every reduction, in order.  Raises Stuck."""
+        for reduction in self.cascade.reductions:
+            self._reduction = reduction
+            self.results[reduction.name] = self._solved(reduction)
+
+    def _solved(self, reduction: Reduction) -> Expr:
+        body = self.pivots.abstract(reduction.body)
+        mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
+        if mask is not None and sees_pivot(mask):
+            body, mask = call("where", mask, body, MONOIDS[reduction.monoid].identity), None
+        if reduction.monoid == "sum":
+            return self._sum(body, mask, at_new=False)
+        if not sees_pivot(body):
+            return self._other(reduction.monoid, body, mask, reduction.count).symbol
+        return settled(self._moved(reduction.monoid, body, mask, reduction.count), self._old)
+
+    def _old(self, pivot: Expr) -> Expr | None:
+        """The old pivot of a primed symbol."""
+        return symbol(pivot.name[:-1], pivot.axes) if pivot.op == "symbol" and pivot.name.endswith("'") else None
+
+    # every other monoid: the answer is any term over kept components
+
+    def _moved(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Expr:
+        """⊕ body at the new pivots, over components at the old ones."""
+        encoder, answer = self._ask(monoid, body, mask)
+        decoder = encoder.decoder()
+        return decoder.expr(answer.term, lambda kept: self._kept(decoder, kept, mask, count))
+
+    def _kept(self, decoder: Decoder, kept: Sexp, mask: Expr | None, count: Expr | None) -> Expr:
+        _, monoid, _, inner = kept
+        body = decoder.expr(inner, lambda nested: self._kept(decoder, nested, mask, count))
+        if monoid == "sum":
+            return self._sum(body, mask, at_new=False)
+        return self._other(monoid, body, mask, count if MONOIDS[monoid].counted else None).symbol
+
+    def _other(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Draft:
+        key = (monoid, body, mask, count)
+        if key not in self._others:
+            axes = Expr("reduce", tuple(part for part in (body, mask) if part is not None), (monoid, self.axis, "")).axes
+            if count is not None:
+                axes = self._reduction.source.axes
+            self._others[key] = draft = Draft(self._name(monoid), monoid, body, mask, count, axes)
+            self._enlist(draft)
+            draft.rebase = self._moved(monoid, body, mask, count) if sees_pivot(body) else draft.symbol
+        return self._others[key]
+
+    def _enlist(self, draft: Draft) -> None:
+        self.drafts.append(draft)
+        if len(self.drafts) > LARGEST_RANK * len(self.cascade.reductions):
+            raise Stuck(self._reduction, None, True, f"more than {LARGEST_RANK} components per reduction")
+
+    def _name(self, monoid: str) -> str:
+        """A fresh name: the result's own where it is free, a letter and number otherwise."""
+        own = self._reduction.name
+        if own not in {draft.name for draft in self.drafts} and monoid == self._reduction.monoid:
+            return own
+        letter = {"sum": "s", "prod": "q"}.get(monoid, monoid)
+        number_ = 1
+        while f"{letter}{number_}" in self._taken:
+            number_ += 1
+        self._taken.add(f"{letter}{number_}")
+        return f"{letter}{number_}"
+
+    # sums: the answer is linear in kept sums
+
+    def _sum(self, body: Expr, mask: Expr | None, at_new: bool) -> Expr:
+        """Σ body over kept sums: at the old pivots as a result, at the new ones as a rebase rule."""
+        rows = self._rows(body, mask)
+        sums = self._sums.setdefault(mask, _Sums())
+        if not at_new:
+            rows = _at_old(rows, self._old)
+        parts: dict[int, list[Expr]] = {}
+        contracted: list[Expr] = []
+        for (bound, factors), vector in rows.items():
+            for index, share in self._coordinates(vector, mask, sums).items():
+                draft = sums.drafts[index]
+                if bound:
+                    contracted.append(_contracted(bound, share, factors, draft, body))
+                else:
+                    parts.setdefault(index, []).append(product(share, list(factors)))
+        join = _scaled if at_new else times
+        return total([join(total(weights), sums.drafts[index].symbol) for index, weights in parts.items()] + contracted)
+
+    def _coordinates(self, vector: Vector, mask: Expr | None, sums: _Sums) -> dict[int, Fraction]:
+        known = sums.span.coordinates(vector)
+        if known is None and self._vanishes(vector, mask):
+            known = {}
+        if known is None:
+            lead = next(iter(vector.values()))
+            scaled = {body: share / lead for body, share in vector.items()}
+            index = sums.span.add(scaled)
+            lift = total([product(share, _factors(body)) for body, share in scaled.items()])
+            axes = tuple(axis for axis in Expr("reduce", (lift,), ("sum", self.axis, "")).axes)
+            if mask is not None:
+                axes = tuple(dict.fromkeys((*axes, *(axis for axis in mask.axes if axis != self.axis))))
+            draft = Draft("N" if lift is const(1) and mask is None else self._name("sum"), "sum", lift, mask, None, axes)
+            sums.drafts.append(draft)
+            self._enlist(draft)
+            draft.rebase = self._sum(lift, mask, at_new=True) if sees_pivot(lift) else draft.symbol
+            known = {index: lead}
+        return known
+
+    def _rows(self, body: Expr, mask: Expr | None) -> dict[Monomial, Vector]:
+        """Σ body at the new pivots: for each product of invariant factors, the vector of element terms it multiplies."""
+        encoder, answer = self._ask("sum", body, mask)
+        decoder = encoder.decoder()
+        rows: dict[Monomial, Vector] = {}
+        for bound, term in addends(answer.term):
+            read = _monomial(term, decoder)
+            if read is None:
+                raise Stuck(self._reduction, body, False, "the answer is not linear in the kept sums")
+            share, factors, element = read
+            element, bound_here = _canonical(element, bound)
+            vector = rows.setdefault((bound_here, factors), {})
+            vector[element] = vector.get(element, Fraction(0)) + share
+        cleaned = {key: {e: s for e, s in vector.items() if s} for key, vector in rows.items()}
+        return {key: vector for key, vector in cleaned.items() if vector}
+
+    def _vanishes(self, vector: Vector, mask: Expr | None) -> bool:
+        """Whether a sum is 0 by what its pivots mean, as Σ (x − μ) is when μ is the mean of x."""
+        means = [name for name in dict.fromkeys(part.name for body in vector for part in subterms(body)
+                 if part.op == "symbol") if self.pivots.values.get(name, const(0)).op == "divide"]
+        if not means:
+            return False
+        encoder = Encoder(self.axis, self.facts.under(mask), moving=False)
+        body = encoder.term(total([product(share, _factors(element)) for element, share in vector.items()]))
+        for name in means:
+            self._define_quotient(encoder, symbol(name, self.pivots.values[name].axes), mask)
+        answer = self._asked(encoder, f'(Red "sum" "{self._mask_name(mask)}" {body})', "raw", "sum")
+        return answer.term == ("Num", ("rational", 0, 1))
+
+    def _define_quotient(self, encoder: Encoder, pivot: Expr, mask: Expr | None) -> None:
+        """p = a / b as the equation p · b = a, if a and b are sums of this cascade."""
+        sides = [self._as_reduction(encoder, side) for side in self.pivots.values[pivot.name].args]
+        if all(sides):
+            encoder.lines.append(f"(union (Mul {encoder.term(pivot)} {sides[1]}) {sides[0]})")
+
+    def _as_reduction(self, encoder: Encoder, side: Expr) -> str | None:
+        if side.op == "size" and side.axis == self.axis:
+            return '(Red "sum" "" (Num (rational 1 1)))'
+        result = self.facts.results.get(side.name) if side.op == "symbol" else None
+        if result is None or result.monoid != "sum":
+            return None
+        return f'(Red "sum" "{self._mask_name(result.mask)}" {encoder.term(self.pivots.abstract(result.body))})'
+
+    # one question
+
+    def _ask(self, monoid: str, body: Expr, mask: Expr | None) -> tuple[Encoder, Answer]:
+        encoder = Encoder(self.axis, self.facts.under(mask), truth=monoid in ("any", "all"))
+        question = f'(Red "{monoid}" "{self._mask_name(mask)}" {encoder.term(body)})'
+        style = self.settings.prefer if monoid in ("sum", "prod") else "raw"
+        answer = self._asked(encoder, question, style, monoid)
+        self.questions.append(Question(monoid, body, mask, answer))
+        if not answer.finite:
+            residual = _residual(answer.term, encoder.decoder())
+            raise Stuck(self._reduction, residual, not answer.saturated, "a pivot could not be moved out of the elements")
+        return encoder, answer
+
+    def _asked(self, encoder: Encoder, question: str, style: str, monoid: str) -> Answer:
+        names = frozenset((*encoder.names, monoid, "max" if monoid == "argmax" else "min"))
+        laws = relevant(names, _ROLES[style], self.settings.without)
+        answer = ask(encoder.lines, question, [law.name for law in laws], self.settings.limits)
+        self.fired.update(answer.fired)
+        return answer
+
+    def _mask_name(self, mask: Expr | None) -> str:
+        return self._masks.setdefault(mask, f"mask{len(self._masks)}")
+
+
+def _names_in(cascade: Cascade) -> set[str]:
+    parts = [part for r in cascade.reductions for part in (r.body, r.mask, r.count) if part is not None]
+    terms = subterms(*parts, *cascade.outputs)
+    return {term.name for term in terms if term.op in ("input", "param", "symbol")} | {
+        axis for term in terms for axis in term.axes} | {r.name for r in cascade.reductions} | {cascade.axis, "N"}
+
+
+def _monomial(term: Sexp, decoder: Decoder) -> tuple[Fraction, tuple[Expr, ...], Expr] | None:
+    """A summand q · factors · Σ element, or None if it is not of that shape.  0 has no factors and the element 0."""
+    if term == ("Num", ("rational", 0, 1)):
+        return Fraction(0), (), const(0)
+    if term[0] != "Term":
+        return None
+    _, (_, numerator, denominator), *bags = term
+    factors, elements = [], []
+    for item in (item for bag in bags for item in bag[1:]):
+        kept = item[0] == "Of" and item[1][0] == "Kept"
+        (elements if kept else factors).append(item[1] if kept else item)
+    if len(elements) != 1:
+        return None
+    element = decoder.expr(elements[0][3], lambda nested: const(0))
+    decoded = sorted((decoder.factor(item, lambda nested: const(0)) for item in factors), key=repr)
+    return Fraction(numerator, denominator), tuple(decoded), element
+
+
+def _canonical(element: Expr, bound: tuple[str, ...]) -> tuple[Expr, tuple[str, ...]]:
+    """An element term with bound axes under their own names; the bound axes are remembered where it has them."""
+    for axis in bound:
+        own = axis.rsplit("_", 1)[0]
+        if axis in element.axes and own not in element.axes:
+            element = with_leaves(element, {}, {axis: own})
+    return element, bound
+
+
+def _contracted(bound: tuple[str, ...], share: Fraction, factors: tuple[Expr, ...], draft: Draft, body: Expr) -> Expr:
+    """Σ over the bound axes of factors · component, the component's axes renamed to match."""
+    own = {axis.rsplit("_", 1)[0]: axis for axis in bound if any(axis in factor.axes for factor in factors)}
+    component = symbol(draft.name, tuple(own.get(axis, axis) for axis in draft.axes))
+    result = _scaled(product(share, list(factors)), component)
+    for axis in bound:
+        if axis in result.axes:
+            result = contraction(axis, result)
+    return result
+
+
+def _factors(body: Expr) -> list[Expr]:
+    return [] if body is const(1) else [body]
+
+
+def _scaled(weight: Expr, state: Expr) -> Expr:
+    """weight ⊙ state: the total twin of the product, or a selection where the weight is a condition."""
+    if weight.op == "const" and weight.value == 1:
+        return state
+    if weight.op == "where" and weight.args[2] is const(0):
+        return call("where", weight.args[0], _scaled(weight.args[1], state), 0)
+    if weight.op == "equal":
+        return call("where", weight, state, 0)
+    return call("scale", weight, state)
+
+
+def _at_old(rows: dict[Monomial, Vector], old) -> dict[Monomial, Vector]:
+    """Rows where new and old pivots are the same: shifts are 0, ratios 1, and alike coefficients are put together."""
+    merged: dict[Monomial, Vector] = {}
+    for (bound, factors), vector in rows.items():
+        value = settled(product(Fraction(1), list(factors)), old)
+        if value.op == "const" and value.value == 0:
+            continue
+        kept = () if value is const(1) else (value,)
+        target = merged.setdefault((bound, kept), {})
+        for element, share in vector.items():
+            target[element] = target.get(element, Fraction(0)) + share
+    return {key: {e: s for e, s in vector.items() if s} for key, vector in merged.items()}
+
+
+def _residual(term: Sexp, decoder: Decoder) -> Expr | None:
+    """The smallest reduction that is left in a stuck answer, as an expression."""
+    found: list[Sexp] = []
+
+    def walk(part: Sexp) -> None:
+        if isinstance(part, tuple):
+            if part and part[0] == "Red":
+                found.append(part)
+            for inner in part:
+                walk(inner)
+
+    walk(term)
+    if not found:
+        return None
+    smallest = min(found, key=lambda part: len(str(part)))
+    return decoder.expr(smallest[3], lambda kept: symbol("kept"))
+
+
+assert number and substitute and primed

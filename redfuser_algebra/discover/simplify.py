@@ -1,0 +1,83 @@
+"""Small exact simplifications of coefficients: what a rebase rule becomes when the pivot has not moved."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redfuser_algebra.language.expr import Expr, children_replaced, const
+
+
+def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
+    """`term` with every new pivot replaced by its old value, and what that makes trivial removed."""
+    done: dict[Expr, Expr] = {}
+
+    def walk(part: Expr) -> Expr:
+        if part not in done:
+            earlier = old(part)
+            done[part] = folded(children_replaced(part, tuple(map(walk, part.args)))) if earlier is None else earlier
+        return done[part]
+
+    return walk(term)
+
+
+def folded(term: Expr) -> Expr:
+    """`term` without what is trivial at its root: p − p, p / p, e⁰, 1·a, 0·a, a + 0, choices already made."""
+    rule = _RULES.get(term.op)
+    return rule(term) if rule else term
+
+
+def _is(term: Expr, value: float) -> bool:
+    return term.op == "const" and term.value == value
+
+
+def _times(term: Expr) -> Expr:
+    a, b = term.args
+    if _is(a, 0) or _is(b, 0):
+        return const(0)
+    return b if _is(a, 1) else a if _is(b, 1) else term
+
+
+def _plus(term: Expr) -> Expr:
+    a, b = term.args
+    return b if _is(a, 0) else a if _is(b, 0) else term
+
+
+def _minus(term: Expr) -> Expr:
+    a, b = term.args
+    return const(0) if a is b else a if _is(b, 0) else term
+
+
+def _negative(term: Expr) -> Expr:
+    return const(0) if _is(term.args[0], 0) else term
+
+
+def _ratio(term: Expr) -> Expr:
+    a, b = term.args
+    return const(1) if a is b else a if _is(b, 1) else term
+
+
+def _equal(term: Expr) -> Expr:
+    return const(True) if term.args[0] is term.args[1] else term
+
+
+def _choice(term: Expr) -> Expr:
+    condition, a, b = term.args
+    return (a if condition.value else b) if condition.op == "const" else term
+
+
+def _power(term: Expr) -> Expr:
+    return const(1) if _is(term.args[0], 1) else term
+
+
+def _one_at_zero(term: Expr) -> Expr:
+    return const(1) if _is(term.args[0], 0) else term
+
+
+def _zero_at_zero(term: Expr) -> Expr:
+    return const(0) if _is(term.args[0], 0) else term
+
+
+_RULES: dict[str, Callable[[Expr], Expr]] = {
+    "multiply": _times, "scale": _times, "add": _plus, "subtract": _minus, "shift": _minus, "negative": _negative,
+    "ratio": _ratio, "divide": _ratio, "equal": _equal, "where": _choice, "power": _power,
+    "exp": _one_at_zero, "exp2": _one_at_zero, "cos": _one_at_zero, "sin": _zero_at_zero,
+}

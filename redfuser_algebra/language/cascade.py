@@ -1,0 +1,130 @@
+"""Cascades: the reductions of an operator grouped by axis and put in order.
+
+In: expressions with reductions in any writing order.  Out: one `Cascade` per axis that is reduced in its own
+right, inner ones first.  A reduction over another axis that only feeds the elements of a cascade (a contraction
+such as Σ_k Q·K) is a producer: part of the element, not a cascade.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.operator import Operator
+
+_LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
+            "argtopk": "pos", "any": "some", "all": "every"}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """d = ⊕_l F(x_l; p): `body` is F, over inputs and the symbols of earlier results; so are `mask` and `count`."""
+
+    name: str
+    monoid: str
+    body: Expr
+    mask: Expr | None
+    count: Expr | None
+    source: Expr
+
+    @property
+    def symbol(self) -> Expr:
+        """What later reductions and the epilogue call this result."""
+        return symbol(self.name, self.source.axes)
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Reductions over one axis, each allowed to use the results of earlier ones, then the outputs made of them.
+
+    `outputs` holds the epilogue (over result symbols) and the maps (outputs that keep the axis).  `depth` is the
+    longest chain of reductions that wait for each other: the number of passes without fusion.
+    """
+
+    axis: str
+    reductions: tuple[Reduction, ...]
+    outputs: tuple[Expr, ...]
+    depth: int
+
+    @property
+    def maps(self) -> tuple[Expr, ...]:
+        """The outputs that keep the axis."""
+        return tuple(output for output in self.outputs if self.axis in output.axes)
+
+
+def cascades(operator: Operator) -> tuple[Cascade, ...]:
+    """The cascades of an operator, inner ones first; none for an operator without reductions."""
+    terms = subterms(*operator.outputs)
+    reductions = [term for term in terms if term.op == "reduce"]
+    axes = dict.fromkeys(term.axis for term in reductions)
+    own = [axis for axis in axes if not _feeds_only(axis, reductions, terms, operator.outputs)]
+    return tuple(cascade_over(axis, operator) for axis in own)
+
+
+def primary(found: tuple[Cascade, ...]) -> Cascade:
+    """The cascade an operator is about: the deepest, then the one with most reductions, then the outermost."""
+    return max(reversed(found), key=lambda cascade: (cascade.depth, len(cascade.reductions)))
+
+
+def cascade_over(axis: str, operator: Operator) -> Cascade:
+    """The reductions over `axis`, named and in order, with the outputs over their results."""
+    terms = [term for term in subterms(*operator.outputs) if term.op == "reduce" and term.axis == axis]
+    taken = {*operator.inputs, *operator.params, *operator.axes}
+    results: dict[Expr, Expr] = {}
+    found = []
+    for term in terms:
+        name = _fresh(_LETTERS.get(term.monoid, "d"), taken)
+        inner = [None if part is None else substitute(part, results) for part in (term.body, term.mask, term.count)]
+        found.append(Reduction(name, term.monoid, *inner, source=term))
+        results[term] = found[-1].symbol
+    outputs = tuple(substitute(output, results) for output in operator.outputs)
+    return Cascade(axis, tuple(found), outputs, _depth(found))
+
+
+def _fresh(letter: str, taken: set[str]) -> str:
+    name, number = letter, 1
+    while name in taken:
+        number += 1
+        name = f"{letter}{number}"
+    taken.add(name)
+    return name
+
+
+def _depth(reductions: list[Reduction]) -> int:
+    depths: dict[str, int] = {}
+    for reduction in reductions:
+        parts = [part for part in (reduction.body, reduction.mask) if part is not None]
+        used = [term.name for term in subterms(*parts) if term.op == "symbol"]
+        depths[reduction.name] = 1 + max((depths[name] for name in used), default=0)
+    return max(depths.values(), default=0)
+
+
+def _feeds_only(axis: str, reductions: list[Expr], terms: list[Expr], outputs: tuple[Expr, ...]) -> bool:
+    """Whether the reductions over `axis` are producers: independent, and seen only inside elements of other axes."""
+    group = {term for term in reductions if term.axis == axis}
+    if [term for term in group if group.intersection(subterms(*term.args)) ]:
+        return False
+    return not _escapes(group, reductions, outputs)
+
+
+def _escapes(group: set[Expr], reductions: list[Expr], outputs: tuple[Expr, ...]) -> bool:
+    """Whether some term of the group reaches an output without passing an element that varies with it."""
+    absorbing = {term for term in reductions if term not in group}
+    seen: set[Expr] = set()
+    todo = list(outputs)
+    while todo:
+        term = todo.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term in group:
+            return True
+        if term in absorbing and _varies_inside(group, term):
+            continue
+        todo.extend(term.args)
+    return False
+
+
+def _varies_inside(group: set[Expr], reduction: Expr) -> bool:
+    inside = [term for term in subterms(*reduction.args) if term in group]
+    return inside != [] and [term for term in inside if reduction.axis not in term.axes] == []
