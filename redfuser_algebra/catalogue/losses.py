@@ -202,7 +202,7 @@ def _vicreg(A, eye):
 @entry(source="VICReg, arXiv 2105.04906", reason="rank-R", words=4, shortest=2, inputs={"eye": identity},
        reference=_vicreg)
 def vicreg_reg(A: "l i", eye: "i j"):
-    """S_ij = Σ (a_li − μ_i)(a_lj − μ_j)/(N − 1); y = (Σ_i relu(1 − √(S_ii + 1e-4)) + Σ_{i≠j} S_ij²)/d, eye = identity."""
+    """S_ij = Σ (a_li − μ_i)(a_lj − μ_j)/(N − 1); y = (Σ_i relu(1 − √(S_ii + 1e-4)) + Σ_{i≠j} S_ij²)/d, eye = 1."""
     a = A - ra.mean(A, "l")
     S = ra.sum(a * ra.sum(a * eye, "i"), "l") / (ra.size("l") - 1)
     spread_terms = ra.relu(1.0 - ra.sqrt(ra.sum(S * eye, "j") + 1e-4))

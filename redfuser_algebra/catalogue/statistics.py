@@ -146,7 +146,7 @@ def vwap_dispersion(p: "l", v: "l"):
 def _sharpe(r):
     gain = r - 0.01
     downside = np.sqrt((gain[gain < 0] ** 2).sum() / r.size)
-    return r.mean() / r.std(ddof=1), gain.mean() / downside, gain[gain > 0].sum() / -gain[gain < 0].sum()
+    return r.mean() / r.std(ddof=1), gain.mean() / downside, gain[gain > 0].sum() / np.abs(gain[gain < 0]).sum()
 
 
 @entry(source="empyrical; quantstats", reason="rank-R", words=6, shortest=2, inputs={"r": spread(0, 0.1)},
