@@ -38,7 +38,8 @@ CASTS = (*NUMPY_FLOATS, *FORMATS, *INTEGERS, "bool")
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     """`values` rounded to `dtype`; the value stays wide.  Raises OperatorError for a format that is not in CASTS."""
     if dtype in NUMPY_FLOATS:
-        return values.astype(dtype).astype(np.float64)
+        with np.errstate(over="ignore"):
+            return values.astype(dtype).astype(np.float64)
     if dtype in FORMATS:
         return _rounded_to_format(values.astype(np.float64), FORMATS[dtype])
     if dtype in INTEGERS:

@@ -29,8 +29,8 @@ def agree(a: object, b: object, dtype: str = "float64", scale: float = 1.0) -> b
     if a.shape != b.shape:
         return False
     rtol, atol = TOLERANCE[dtype]
+    same = (a == b) | ((a != a) & (b != b))
     a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= rtol * np.abs(b) + atol * scale
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return bool(np.all(np.where(np.isfinite(a) & np.isfinite(b), near, same)))
+    return bool(np.all(same | (near & (rtol > 0) & np.isfinite(a) & np.isfinite(b))))
