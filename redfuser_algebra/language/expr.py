@@ -191,7 +191,7 @@ def lift(value: Expr | Number) -> Expr:
 def call(name: str, *args: Expr | Number) -> Expr:
     """The elementwise function `name` of FUNCTIONS applied to `args`."""
     assert len(args) == FUNCTIONS[name].arity, (name, args)
-    return Expr(name, tuple(map(lift, args)))
+    return Expr(name, tuple(map(lift, args)), (False,) if name == "round" else ())
 
 
 def symbol(name: str, axes: tuple[str, ...] = ()) -> Expr:

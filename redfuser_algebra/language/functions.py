@@ -18,6 +18,10 @@ from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
 Operand = Expr | Number
 Axes = str | tuple[str, ...]
 
+CASTS = ("float16", "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "int16", "int32", "int64",
+         "uint8", "uint16", "uint32", "uint64", "bool")
+"""The number formats a value can be rounded to."""
+
 
 class TopK(NamedTuple):
     """The k largest values along an axis, largest first, and their positions."""
@@ -281,12 +285,11 @@ def round(a: Operand, reassociate: bool = False) -> Expr:
 
 
 def cast(a: Operand, dtype: object, reassociate: bool = False) -> Expr:
-    """a rounded to a NumPy dtype.  `reassociate` permits fusion to round at another pivot (`partly: rounding`)."""
+    """a rounded to a number format.  `reassociate` permits fusion to round at another pivot (`partly: rounding`)."""
     try:
-        name = np.dtype(dtype).name
+        name = dtype if isinstance(dtype, str) and dtype in CASTS else np.dtype(dtype).name
     except TypeError:
         name = ""
-    if not name or np.dtype(dtype).kind not in "biuf":
-        raise OperatorError(f"a cast to {dtype!r:.40}", "NumPy has no real number type of that name",
-                            "use one of bool, int8 … int64, uint8 … uint64, float16, float32, float64")
+    if name not in CASTS:
+        raise OperatorError(f"a cast to {dtype!r:.40}", "there is no such number format", f"use one of: {', '.join(CASTS)}")
     return Expr("cast", (lift(a),), (name, bool(reassociate)))
