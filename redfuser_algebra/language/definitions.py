@@ -141,7 +141,7 @@ def _values_of_call(node: ast.Call, axes: tuple[str, ...]) -> Iterator:
         inner = (*(axis for axis in axes if axis not in made), *reduced)
     for key, value in given.items():
         if key not in ("axis", "name", "dtype", "reassociate"):
-            yield from _values(value, inner if key in ("expr", "where", "mask") else axes)
+            yield from _values(value, inner if key in ("expr", "where", "mask") else () if key == "k" else axes)
 
 
 def _arguments(name: str, node: ast.Call) -> dict[str, ast.expr]:
