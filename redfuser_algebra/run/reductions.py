@@ -19,7 +19,8 @@ _UFUNCS = {
 
 def combined(monoid: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a ⊕ b for a monoid that is neither indexed nor counted."""
-    return _UFUNCS[monoid](a, b)
+    with np.errstate(all="ignore"):
+        return _UFUNCS[monoid](a, b)
 
 
 def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None = None) -> np.ndarray:

@@ -146,10 +146,10 @@ class Stream:
         if self._fixed is None:
             return
         fixed, axis = self._fixed, self._form.axis
-        changed = [name for name in fixed.values if not _same(fixed.values[name], other.values[name])]
+        changed = ["the batch shape"] if fixed.batch != other.batch else []
         changed += [f"the length of axis {name}" for name, length in fixed.sizes.items()
                     if name != axis and other.sizes[name] != length]
-        changed += ["the batch shape"] if fixed.batch != other.batch else []
+        changed += [name for name, value in fixed.values.items() if not _same(value, other.values[name])]
         if changed:
             raise OperatorError(f"adding to {self!r}", f"{changed[0]} differs from what came before",
                                 f"keep it the same along the axis {axis!r}, or start another stream")
