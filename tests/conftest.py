@@ -1,0 +1,76 @@
+"""What every test shares: Hypothesis profiles, seeds, and caches that stay outside the tree.
+
+HYPOTHESIS_PROFILE picks `dev`, `ci` or `deep` (default: `ci` where CI is set, else `dev`); REDFUSER_SEED moves `rng`.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+SEED = int(os.environ.get("REDFUSER_SEED", "0"))
+# Kernels are compiled inside examples, so the first one is slow and its time says nothing about the property.
+SHARED = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+def in_ci(environ):
+    return environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def profile_name(environ):
+    return environ.get("HYPOTHESIS_PROFILE") or ("ci" if in_ci(environ) else "dev")
+
+
+def user_cache():
+    """A folder that outlives the session (failing examples are replayed from it), never inside the tree."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "redfuser"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / "redfuser"
+        folder.mkdir(exist_ok=True)
+    return folder
+
+
+def session_caches():
+    """Fresh compile caches for this session; xdist workers inherit them through the environment.
+
+    Numba's index looks at the file of the compiled function only, not at what it calls: a cache kept from an
+    earlier session could answer for code that has changed since.
+    """
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="redfuser-tests-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["NUMBA_CACHE_DIR"] = folder
+    os.environ.setdefault("MPLBACKEND", "agg")
+
+
+def register_profiles(cache):
+    database = DirectoryBasedExampleDatabase(cache / "hypothesis")
+    settings.register_profile("dev", max_examples=50, database=database, **SHARED)
+    settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **SHARED)
+    settings.register_profile("deep", max_examples=2000, database=database, **SHARED)
+
+
+session_caches()
+set_hypothesis_home_dir(user_cache() / "hypothesis-home")
+register_profiles(user_cache())
+settings.load_profile(profile_name(os.environ))
+
+
+def pytest_report_header(config):
+    return f"redfuser: hypothesis profile {profile_name(os.environ)}, REDFUSER_SEED={SEED}"
+
+
+@pytest.fixture
+def rng():
+    """A generator that starts from REDFUSER_SEED in every test, whatever ran before it."""
+    return np.random.default_rng(SEED)
