@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 SEED = int(os.environ.get("REDFUSER_SEED", "0"))
@@ -40,8 +39,8 @@ def user_cache():
     return folder
 
 
-def session_caches():
-    """Fresh compile caches for this session; xdist workers inherit them through the environment.
+def place_caches():
+    """Compile caches are fresh in each session; xdist workers inherit all settings through the environment.
 
     Numba's index looks at the file of the compiled function only, not at what it calls: a cache kept from an
     earlier session could answer for code that has changed since.
@@ -50,19 +49,19 @@ def session_caches():
         folder = tempfile.mkdtemp(prefix="redfuser-tests-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         os.environ["NUMBA_CACHE_DIR"] = folder
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache() / "hypothesis"))
     os.environ.setdefault("MPLBACKEND", "agg")
 
 
-def register_profiles(cache):
-    database = DirectoryBasedExampleDatabase(cache / "hypothesis")
+def register_profiles():
+    database = DirectoryBasedExampleDatabase(Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]) / "examples")
     settings.register_profile("dev", max_examples=50, database=database, **SHARED)
     settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **SHARED)
     settings.register_profile("deep", max_examples=2000, database=database, **SHARED)
 
 
-session_caches()
-set_hypothesis_home_dir(user_cache() / "hypothesis-home")
-register_profiles(user_cache())
+place_caches()
+register_profiles()
 settings.load_profile(profile_name(os.environ))
 
 

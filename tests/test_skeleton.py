@@ -202,9 +202,16 @@ def test_another_name_at_the_top_is_refused():
     assert foreign([*TOP_LEVEL, "docs", "setup.py"]) == ["docs", "setup.py"]
 
 
+def inside_the_tree(folders):
+    return [str(folder) for folder in folders if Path(folder).resolve().is_relative_to(ROOT)]
+
+
 def test_caches_stay_outside_the_tree():
-    assert not Path(os.environ["NUMBA_CACHE_DIR"]).resolve().is_relative_to(ROOT)
-    assert not (ROOT / ".hypothesis").exists() and not (ROOT / ".pytest_cache").exists()
+    assert inside_the_tree([os.environ["NUMBA_CACHE_DIR"], os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]]) == []
+
+
+def test_a_cache_inside_the_tree_is_refused():
+    assert inside_the_tree([ROOT / ".hypothesis"]) == [str(ROOT / ".hypothesis")]
 
 
 # --- what conftest.py promises ------------------------------------------------------------------------------------
