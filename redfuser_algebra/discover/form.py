@@ -6,9 +6,11 @@ ones.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from redfuser_algebra.discover.facts import Fact
+from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.language.expr import Expr, symbol
 
 
@@ -71,6 +73,8 @@ class FusedForm:
     """A cascade in one pass: state, pivots, results, outputs, and what makes it safe.
 
     `outputs` are over result symbols; those whose axes contain `axis` are maps and read the inputs again.
+    `ranks` is R for each result: the components that move together with it, sums that are always 0 included.
+    `trace` holds the questions that were asked of the e-graph, with their answers.
     `order` is "commutative" or "ordered".  `assumptions` are conditions the user did not declare but the form needs.
     """
 
@@ -81,15 +85,25 @@ class FusedForm:
     outputs: tuple[Expr, ...]
     guards: tuple[Guard, ...]
     facts: tuple[Fact, ...]
-    dangers: tuple[Fact, ...]
-    laws: tuple[str, ...]
+    ranks: dict[str, int]
     assumptions: tuple[Expr, ...] = ()
     order: str = "commutative"
+    trace: tuple[Question, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def words(self) -> int:
         """The number of components that a row carries; an accumulator with more axes counts as one."""
         return len(self.state)
+
+    @cached_property
+    def laws(self) -> tuple[str, ...]:
+        """The laws the form rests on: leaving out any one of them leaves some question without as good an answer."""
+        return needed_laws(self.trace)
+
+    @property
+    def dangers(self) -> tuple[Fact, ...]:
+        """The facts that warn: what may overflow, cancel or divide by 0."""
+        return tuple(fact for fact in self.facts if fact.kind == "danger")
 
     def component(self, name: str) -> Component:
         """The component of that name.  Raises KeyError."""

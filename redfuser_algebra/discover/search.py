@@ -4,22 +4,22 @@ In: a cascade.  Out: the components, results and rebase rules; or `Stuck`, with 
 """
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.discover.egraph import Answer, Limits, Sexp, ask
+from redfuser_algebra.discover.egraph import Answer, Limits, Sexp
 from redfuser_algebra.discover.encode import (
-    Decoder, Encoder, addends, contraction, number, primed, product, sees_pivot, times, total)
+    Decoder, Encoder, addends, contraction, product, sees_pivot, times, total)
 from redfuser_algebra.discover.facts import Facts
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots
+from redfuser_algebra.discover.question import Question, asked
 from redfuser_algebra.discover.rulesets import relevant
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.composition import with_leaves
-from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 
 LARGEST_RANK = 16
 _ROLES = {"centred": frozenset(("always", "centred")), "raw": frozenset(("always", "raw"))}
@@ -47,7 +47,7 @@ class Stuck(Exception):
 
 @dataclass
 class Draft:
-    """A component in the making."""
+    """A component in the making.  `needs` are the components its rebase reads, and the sums found to be 0."""
 
     name: str
     monoid: str
@@ -56,20 +56,11 @@ class Draft:
     count: Expr | None
     axes: tuple[str, ...]
     rebase: Expr | None = None
+    needs: set[object] = field(default_factory=set)
 
     @property
     def symbol(self) -> Expr:
         return symbol(self.name, self.axes)
-
-
-@dataclass
-class Question:
-    """A question that was asked, kept so that it can be asked again with fewer laws."""
-
-    monoid: str
-    body: Expr
-    mask: Expr | None
-    answer: Answer
 
 
 @dataclass
@@ -86,22 +77,37 @@ class Search:
     def __init__(self, cascade: Cascade, assume: tuple[Expr, ...], settings: Settings) -> None:
         self.cascade, self.settings, self.axis = cascade, settings, cascade.axis
         self.facts = Facts(cascade.axis, cascade.reductions, assume)
-        self._taken = _names_in(cascade)
-        self.pivots = Pivots(cascade.axis, self.facts, self._taken)
+        self.taken = _names_in(cascade)
+        self.pivots = Pivots(cascade.axis, self.facts, self.taken)
         self.drafts: list[Draft] = []
         self.results: dict[str, Expr] = {}
         self.questions: list[Question] = []
-        self.fired: Counter[str] = Counter()
         self._sums: dict[Expr | None, _Sums] = {}
         self._others: dict[tuple, Draft] = {}
         self._masks: dict[Expr | None, str] = {None: ""}
+        self.ranks: dict[str, int] = {}
+        self._needs: set[object] = set()
         self._reduction: Reduction = cascade.reductions[0]
 
     def run(self) -> None:
         """Find components and results for every reduction, in order.  Raises Stuck."""
         for reduction in self.cascade.reductions:
             self._reduction = reduction
+            self._needs = set()
             self.results[reduction.name] = self._solved(reduction)
+            self.ranks[reduction.name] = len(self._closure(self._needs))
+
+    def _closure(self, needs: set[object]) -> set[object]:
+        """Everything that these components need when they move, themselves included."""
+        drafts = {draft.name: draft for draft in self.drafts}
+        found: set[object] = set()
+        todo = list(needs)
+        while todo:
+            need = todo.pop()
+            if need not in found:
+                found.add(need)
+                todo.extend(drafts[need].needs if need in drafts else ())
+        return found
 
     def _solved(self, reduction: Reduction) -> Expr:
         body = self.pivots.abstract(reduction.body)
@@ -136,12 +142,15 @@ class Search:
     def _other(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Draft:
         key = (monoid, body, mask, count)
         if key not in self._others:
+            asking, self._needs = self._needs, set()
             axes = Expr("reduce", tuple(part for part in (body, mask) if part is not None), (monoid, self.axis, "")).axes
             if count is not None:
                 axes = self._reduction.source.axes
-            self._others[key] = draft = Draft(self._name(monoid), monoid, body, mask, count, axes)
+            self._others[key] = draft = Draft(self._name(), monoid, body, mask, count, axes)
             self._enlist(draft)
             draft.rebase = self._moved(monoid, body, mask, count) if sees_pivot(body) else draft.symbol
+            draft.needs, self._needs = self._needs, asking
+        self._needs.add(self._others[key].name)
         return self._others[key]
 
     def _enlist(self, draft: Draft) -> None:
@@ -149,17 +158,9 @@ class Search:
         if len(self.drafts) > LARGEST_RANK * len(self.cascade.reductions):
             raise Stuck(self._reduction, None, True, f"more than {LARGEST_RANK} components per reduction")
 
-    def _name(self, monoid: str) -> str:
-        """A fresh name: the result's own where it is free, a letter and number otherwise."""
-        own = self._reduction.name
-        if own not in {draft.name for draft in self.drafts} and monoid == self._reduction.monoid:
-            return own
-        letter = {"sum": "s", "prod": "q"}.get(monoid, monoid)
-        number_ = 1
-        while f"{letter}{number_}" in self._taken:
-            number_ += 1
-        self._taken.add(f"{letter}{number_}")
-        return f"{letter}{number_}"
+    def _name(self) -> str:
+        """A provisional name; `build` gives the final ones when it is known which components are results."""
+        return f"#{len(self.drafts)}"
 
     # sums: the answer is linear in kept sums
 
@@ -183,21 +184,25 @@ class Search:
 
     def _coordinates(self, vector: Vector, mask: Expr | None, sums: _Sums) -> dict[int, Fraction]:
         known = sums.span.coordinates(vector)
-        if known is None and self._vanishes(vector, mask):
-            known = {}
+        lead = next(iter(vector.values()))
+        scaled = {body: share / lead for body, share in vector.items()}
+        if known is None and self._vanishes(scaled, mask):
+            self._needs.add(frozenset(scaled.items()))
+            return {}
         if known is None:
-            lead = next(iter(vector.values()))
-            scaled = {body: share / lead for body, share in vector.items()}
             index = sums.span.add(scaled)
             lift = total([product(share, _factors(body)) for body, share in scaled.items()])
             axes = tuple(axis for axis in Expr("reduce", (lift,), ("sum", self.axis, "")).axes)
             if mask is not None:
                 axes = tuple(dict.fromkeys((*axes, *(axis for axis in mask.axes if axis != self.axis))))
-            draft = Draft("N" if lift is const(1) and mask is None else self._name("sum"), "sum", lift, mask, None, axes)
+            draft = Draft(self._name(), "sum", lift, mask, None, axes)
             sums.drafts.append(draft)
             self._enlist(draft)
+            asking, self._needs = self._needs, set()
             draft.rebase = self._sum(lift, mask, at_new=True) if sees_pivot(lift) else draft.symbol
+            draft.needs, self._needs = self._needs, asking
             known = {index: lead}
+        self._needs.update(sums.drafts[index].name for index in known)
         return known
 
     def _rows(self, body: Expr, mask: Expr | None) -> dict[Monomial, Vector]:
@@ -227,7 +232,7 @@ class Search:
         for name in means:
             self._define_quotient(encoder, symbol(name, self.pivots.values[name].axes), mask)
         answer = self._asked(encoder, f'(Red "sum" "{self._mask_name(mask)}" {body})', "raw", "sum")
-        return answer.term == ("Num", ("rational", 0, 1))
+        return answer.term[0] in ("Num", "Term") and answer.term[1] == ("rational", 0, 1)
 
     def _define_quotient(self, encoder: Encoder, pivot: Expr, mask: Expr | None) -> None:
         """p = a / b as the equation p · b = a, if a and b are sums of this cascade."""
@@ -250,18 +255,16 @@ class Search:
         question = f'(Red "{monoid}" "{self._mask_name(mask)}" {encoder.term(body)})'
         style = self.settings.prefer if monoid in ("sum", "prod") else "raw"
         answer = self._asked(encoder, question, style, monoid)
-        self.questions.append(Question(monoid, body, mask, answer))
         if not answer.finite:
             residual = _residual(answer.term, encoder.decoder())
             raise Stuck(self._reduction, residual, not answer.saturated, "a pivot could not be moved out of the elements")
         return encoder, answer
 
     def _asked(self, encoder: Encoder, question: str, style: str, monoid: str) -> Answer:
-        names = frozenset((*encoder.names, monoid, "max" if monoid == "argmax" else "min"))
-        laws = relevant(names, _ROLES[style], self.settings.without)
-        answer = ask(encoder.lines, question, [law.name for law in laws], self.settings.limits)
-        self.fired.update(answer.fired)
-        return answer
+        names = encoder.names | {monoid}
+        laws = tuple(law.name for law in relevant(frozenset(names), _ROLES[style], self.settings.without))
+        self.questions.append(asked(tuple(encoder.lines), question, laws, self.settings.limits))
+        return self.questions[-1].answer
 
     def _mask_name(self, mask: Expr | None) -> str:
         return self._masks.setdefault(mask, f"mask{len(self._masks)}")
@@ -358,5 +361,3 @@ def _residual(term: Sexp, decoder: Decoder) -> Expr | None:
     smallest = min(found, key=lambda part: len(str(part)))
     return decoder.expr(smallest[3], lambda kept: symbol("kept"))
 
-
-assert number and substitute and primed

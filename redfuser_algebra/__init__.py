@@ -1,0 +1,40 @@
+"""redfuser_algebra: write a cascaded reduction as mathematics; learn whether it runs in one pass, and run it so.
+
+>>> import redfuser_algebra as ra
+>>> @ra.operator
+... def logsumexp(x: "l"):
+...     m = ra.max(x, "l")
+...     return m + ra.log(ra.sum(ra.exp(x - m), "l"))
+>>> float(ra.fuse(logsumexp)([0.0, 0.0]))  # log 2
+0.6931471805599453
+"""
+from __future__ import annotations
+
+from importlib import import_module
+
+_HOME = {
+    "operator": "language.operator", "Operator": "language.operator",
+    "OperatorError": "language.errors", "RedfuserError": "language.errors",
+    "parse": "language.formula", "parse_operator": "language.program",
+    "cascades": "language.cascade",
+    "fuse": "fused", "decide": "fused", "Fused": "fused", "Verdict": "fused", "NotFusable": "fused",
+    "Limits": "discover.egraph", "FusedForm": "discover.form", "Refusal": "discover.refusal",
+    "operators": "catalogue",
+    "LAWS": "algebra.laws", "MONOIDS": "algebra.monoids", "FUNCTIONS": "algebra.functions",
+}
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name, "language.functions")
+    module = import_module(f"{__name__}.{home}")
+    if name.startswith("_") or not hasattr(module, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(module, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    functions = import_module(f"{__name__}.language.functions")
+    return sorted({*_HOME, *functions.__all__})

@@ -1,0 +1,152 @@
+"""From what the search found to the fused form: names, guards and facts.
+
+In: a finished Search.  Out: a FusedForm whose names are unique, whose guards are those its formulas contain, and
+whose facts are derived, not assumed.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
+from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
+from redfuser_algebra.discover.search import Draft, Search
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+
+_LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
+            "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low"}
+
+_GUARDS = (
+    ("shift", "a − p is 0 where a = p, also at ±inf, so that moving a state to its own pivot changes nothing"),
+    ("ratio", "p / p′ is 1 where p = p′, also at 0 and inf, so that rescaling a state to its own pivot changes nothing"),
+    ("scaled", "x / p is 0 where p = 0: |x| ≤ p leaves only x = 0"),
+    ("scale", "a sum that is 0 stays 0 under any factor, so an empty part stays empty"),
+    ("where", "an element or state that does not take part is left out, not multiplied by 0"),
+)
+
+
+def built(search: Search) -> FusedForm:
+    """The fused form of a finished search."""
+    names = _final_names(search)
+    rename = _Renaming(names).expr
+    state = tuple(
+        Component(names[d.name], d.monoid, d.lift, d.mask, d.count, d.axes, rename(d.rebase)) for d in search.drafts)
+    length = {Expr("size", (), (search.axis,)): component.symbol for component in state
+              if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
+    pivots = tuple(Pivot(name, substitute(value, length)) for name, value in _pivots(search))
+    results = tuple(Result(name, rename(value)) for name, value in search.results.items())
+    facts = tuple(_facts(search, state, results))
+    return FusedForm(
+        axis=search.axis, state=state, pivots=pivots, results=results, outputs=search.cascade.outputs,
+        guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), trace=tuple(search.questions))
+
+
+def _pivots(search: Search) -> list[tuple[str, Expr]]:
+    used = {term.name.removesuffix("'") for draft in search.drafts for expr in (draft.lift, draft.rebase)
+            for term in subterms(expr) if term.op == "symbol"}
+    used |= {term.name for value in search.results.values() for term in subterms(value) if term.op == "symbol"}
+    return [(name, value) for name, value in search.pivots.values.items() if name in used]
+
+
+def _final_names(search: Search) -> dict[str, str]:
+    """A component that is a result has the result's name; N is the length; others get a letter and a number."""
+    names = {value.name: result for result, value in reversed(search.results.items()) if value.op == "symbol"}
+    taken = search.taken
+    for draft in search.drafts:
+        if draft.name not in names:
+            names[draft.name] = _fresh(draft, taken)
+        taken.add(names[draft.name])
+    return {draft.name: names[draft.name] for draft in search.drafts}
+
+
+def _fresh(draft: Draft, taken: set[str]) -> str:
+    if draft.monoid == "sum" and draft.lift is const(1) and draft.mask is None and "N" not in taken:
+        return "N"
+    letter, number = _LETTERS[draft.monoid], 1
+    while f"{letter}{number}" in taken:
+        number += 1
+    return f"{letter}{number}"
+
+
+class _Renaming:
+    """Provisional component names to final ones, whatever axes a symbol carries."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def expr(self, expr: Expr) -> Expr:
+        """`expr` with every provisional symbol renamed."""
+        found = {term: symbol(self.names[term.name], term.axes)
+                 for term in subterms(expr) if term.op == "symbol" and term.name in self.names}
+        return substitute(expr, found)
+
+
+def _guards(state: tuple[Component, ...]) -> Iterator[Guard]:
+    formulas = [expr for component in state for expr in (component.lift, component.rebase)]
+    used = {term.op for term in subterms(*formulas)}
+    for operation, statement in _GUARDS:
+        if operation in used:
+            yield Guard(operation, statement)
+    if used & {"shift", "ratio"}:
+        yield Guard("finalize", "a pivot that ends at ±inf or 0 gives what the formula as written gives there")
+
+
+def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, ...]) -> Iterator[Fact]:
+    yield from dict.fromkeys(_order_facts(search))
+    for component in state:
+        facts = search.facts.under(component.mask)
+        yield from _exponent_facts(component, facts)
+        if component.monoid == "sum" and facts.sign(component.lift) in ("nonnegative", "positive"):
+            yield Fact("sign", f"{component.name} ≥ 0")
+    yield from _divisors(search, results)
+    yield from _cancellations(results)
+
+
+def _order_facts(search: Search) -> Iterator[Fact]:
+    for draft in search.drafts:
+        facts = search.facts.under(draft.mask)
+        for term in subterms(draft.lift):
+            if term.op in ("shift", "scaled", "equal") and term.args[1].op == "symbol":
+                a, p = term.args
+                yield from _order(facts, a, p, term.op)
+
+
+def _order(facts: Facts, a: Expr, p: Expr, meets: str) -> Iterator[Fact]:
+    if facts.below(a, p):
+        yield Fact("order", f"{a} ≤ {p}")
+    elif facts.above(a, p):
+        yield Fact("order", f"{a} ≥ {p}")
+    elif meets == "scaled":
+        yield Fact("order", f"|{a}| is at most a fixed multiple of {p}")
+    motion = facts.motion(p)
+    if motion:
+        yield Fact("motion", f"{p} ≤ {p}'" if motion == POSITIVE else f"{p} ≥ {p}'")
+
+
+def _exponent_facts(component: Component, facts: Facts) -> Iterator[Fact]:
+    for term in subterms(component.lift):
+        if term.op in ("exp", "exp2") and facts.axis in term.axes:
+            if facts.sign(term.args[0]) in (NONPOSITIVE, NEGATIVE):
+                yield Fact("bound", f"{term} ≤ 1: the exponent is never positive, so it cannot overflow")
+            else:
+                yield Fact("danger", f"{term} may overflow: nothing bounds its exponent")
+
+
+def _divisors(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
+    formulas = [*search.pivots.values.values(), *search.cascade.outputs, *(result.value for result in results)]
+    divisors = dict.fromkeys(term.args[-1] for term in subterms(*formulas) if term.op in ("divide", "reciprocal"))
+    for divisor in divisors:
+        if divisor.op in ("const", "size") or search.axis in divisor.axes:
+            continue
+        if search.facts.sign(divisor) == POSITIVE:
+            yield Fact("sign", f"{divisor} > 0: a safe divisor once an element took part")
+        else:
+            yield Fact("danger", f"{divisor} divides and may be 0: the result is then what IEEE division gives")
+
+
+def _cancellations(results: tuple[Result, ...]) -> Iterator[Fact]:
+    for result in results:
+        components = {term.name for term in subterms(result.value) if term.op == "symbol"}
+        differs = any(term.op in ("subtract", "negative") for term in subterms(result.value))
+        if differs and len(components) > 2:
+            yield Fact("danger", f"{result.name} = {result.value} is a difference of sums: it cancels where they are large "
+                                 "against it")

@@ -1,0 +1,82 @@
+"""Discovery: a cascade in, its fused form or a refusal out.
+
+The search is tried as declared; if it is stuck, once more as if inputs and parameters were positive, and then the
+form says so in its assumptions.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from redfuser_algebra.algebra.laws import LAWS
+from redfuser_algebra.discover.build import built
+from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.question import Question
+from redfuser_algebra.discover.refusal import Refusal, refused
+from redfuser_algebra.discover.search import Search, Settings, Stuck
+from redfuser_algebra.language.cascade import Cascade
+from redfuser_algebra.language.expr import Expr, call, subterms
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found for one cascade: a form, or a refusal, with the questions asked and the time taken (seconds)."""
+
+    cascade: Cascade
+    form: FusedForm | None
+    refusal: Refusal | None
+    trace: tuple[Question, ...]
+    seconds: float
+
+    @property
+    def nodes(self) -> int:
+        """The size of the largest e-graph."""
+        return max((question.answer.nodes for question in self.trace), default=0)
+
+    @property
+    def moves_rounding(self) -> bool:
+        """Whether some answer rests on a law that moves a rounding."""
+        return any(LAWS[law].tag == "rounding" for question in self.trace for law in question.answer.fired)
+
+
+def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings = Settings()) -> Discovery:
+    """The fused form of a cascade, or why there is none."""
+    start = time.perf_counter()
+    search = Search(cascade, assume, settings)
+    try:
+        search.run()
+        return Discovery(cascade, built(search), None, tuple(search.questions), time.perf_counter() - start)
+    except Stuck as stuck:
+        form, hopeful = _conditional(cascade, assume, settings)
+        trace = (*search.questions, *hopeful)
+        refusal = None if form else refused(stuck, search)
+        return Discovery(cascade, form, refusal, trace, time.perf_counter() - start)
+
+
+def _conditional(
+    cascade: Cascade, assume: tuple[Expr, ...], settings: Settings
+) -> tuple[FusedForm | None, tuple[Question, ...]]:
+    """The form under as few assumptions x > 0 on inputs and parameters as will do, and the questions asked for it."""
+    declared = {condition.args[0] for condition in assume if condition.args}
+    parts = [part for r in cascade.reductions for part in (r.body, r.mask) if part is not None]
+    leaves = [term for term in subterms(*parts) if term.op in ("input", "param") and term not in declared]
+    assumed = [call("greater", leaf, 0) for leaf in leaves]
+    questions: list[Question] = []
+
+    def form(conditions: list[Expr]) -> FusedForm | None:
+        search = Search(cascade, (*assume, *conditions), settings)
+        try:
+            search.run()
+        except Stuck:
+            return None
+        finally:
+            questions.extend(search.questions)
+        return replace(built(search), assumptions=tuple(conditions))
+
+    found = form(assumed)
+    for condition in list(assumed) if found else ():
+        fewer = [other for other in assumed if other is not condition]
+        smaller = form(fewer)
+        if smaller:
+            found, assumed = smaller, fewer
+    return found, tuple(questions)

@@ -1,0 +1,46 @@
+"""Questions as they were asked, so that they can be asked again: with fewer laws, or only those claimed."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.laws import LAWS
+from redfuser_algebra.discover.egraph import Answer, Limits, ask
+
+
+@dataclass(frozen=True)
+class Question:
+    """Definitions, the term asked about, the laws allowed, and the answer."""
+
+    lines: tuple[str, ...]
+    text: str
+    laws: tuple[str, ...]
+    answer: Answer
+
+    def again(self, laws: Iterable[str]) -> Answer:
+        """The answer with other laws allowed."""
+        return ask(self.lines, self.text, laws, Limits())
+
+
+def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limits) -> Question:
+    """Ask, and keep the question with its answer."""
+    return Question(lines, text, laws, ask(lines, text, laws, limits))
+
+
+def needed_laws(questions: Iterable[Question]) -> tuple[str, ...]:
+    """The laws without which some question has no answer as good, found by leaving out one at a time."""
+    needed: dict[str, None] = {}
+    for question in questions:
+        needed.update(dict.fromkeys(_needed(question)))
+    return tuple(law for law in LAWS if law in needed)
+
+
+def _needed(question: Question) -> list[str]:
+    used = [law for law in question.answer.fired if law in question.laws]
+    kept = list(used)
+    for law in used:
+        fewer = [other for other in kept if other != law]
+        answer = question.again(fewer)
+        if answer.finite and answer.cost <= question.answer.cost:
+            kept = fewer
+    return kept + [law for law in question.answer.fired if law not in question.laws]

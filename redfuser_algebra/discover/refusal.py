@@ -1,0 +1,45 @@
+"""A refusal is a result: which reduction, which obligation, what the laws could not move."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redfuser_algebra.discover.search import Search, Stuck
+from redfuser_algebra.language.cascade import Reduction
+from redfuser_algebra.language.expr import Expr, subterms
+
+ROUNDINGS = ("round", "cast", "floor", "ceil")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a cascade has no fused form here.
+
+    `residual` is the element term that still mixes the axis with a new pivot (p' is the new value of pivot p, whose
+    meaning is in `pivots`).  `exhausted` says that a limit was hit: then nothing is known about the operator.
+    `rounding` says that a rounding sits between the pivot and the reduction.
+    """
+
+    axis: str
+    reduction: Reduction
+    obligation: str
+    residual: Expr | None
+    pivots: dict[str, Expr]
+    exhausted: bool
+    rounding: bool
+
+    def __str__(self) -> str:
+        where = f"{self.reduction.name} = {self.reduction.source}"
+        what = f"; left over: {self.residual}" if self.residual is not None else ""
+        meanings = ", ".join(f"{name} = {value}" for name, value in self.pivots.items())
+        return f"{where}: {self.obligation}{what}" + (f"  (with {meanings})" if meanings else "")
+
+
+def refused(stuck: Stuck, search: Search) -> Refusal:
+    """The refusal that a stuck search amounts to."""
+    residual = stuck.residual
+    inside = subterms(residual) if residual is not None else []
+    names = {term.name.removesuffix("'") for term in inside if term.op == "symbol"}
+    pivots = {name: value for name, value in search.pivots.values.items() if name in names}
+    rounding = any(term.op in ROUNDINGS and search.axis in term.axes and
+                   any(part.op == "symbol" for part in subterms(term)) for term in inside)
+    return Refusal(search.axis, stuck.reduction, stuck.reason, residual, pivots, stuck.exhausted, rounding)

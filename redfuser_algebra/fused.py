@@ -1,0 +1,110 @@
+"""The front door's objects: `fuse` and `decide`, what they return, and what they raise."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redfuser_algebra.discover.discovery import Discovery
+from redfuser_algebra.discover.egraph import Limits
+from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.refusal import Refusal
+from redfuser_algebra.discover.search import Settings
+from redfuser_algebra.discover.verdict import FUSABLE, PARTLY
+from redfuser_algebra.language.errors import OperatorError, RedfuserError
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.pipeline import Decision
+from redfuser_algebra.pipeline import decide as run_passes
+from redfuser_algebra.run.reference import fused_by_chunks, reference
+from redfuser_algebra.run.stream import Stream
+
+CHUNK = 4096
+"""Elements of the reduced axis that the NumPy interpreter takes at a time."""
+
+BACKENDS = ("auto", "reference")
+PREFERENCES = ("centred", "raw")
+
+
+class NotFusable(RedfuserError):
+    """No fused form was found; `refusal` says what stood in the way, `verdict` whether that is proved."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict, self.refusal = verdict, verdict.refusal
+        remedy = "run it in several passes" if verdict.status != "undecided" else "raise the limits, or add a law"
+        super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}", remedy)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided about an operator: `status` and `reason` in the words of DESIGN §2, and the evidence."""
+
+    operator: Operator
+    status: str
+    reason: str
+    fused: Fused | None
+    refusal: Refusal | None
+    discoveries: tuple[Discovery, ...]
+
+    @property
+    def fusable(self) -> bool:
+        """Whether there is a fused form to run (also one that is exact only over the reals, or under a condition)."""
+        return self.status in (FUSABLE, PARTLY)
+
+    def __str__(self) -> str:
+        return f"{self.operator.name}: {self.status} ({self.reason})" + (f"\n{self.refusal}" if self.refusal else "")
+
+
+@dataclass(frozen=True)
+class Fused:
+    """An operator in one pass.  Call it with arrays; `form` says what it does, `stream()` runs it piece by piece."""
+
+    operator: Operator
+    form: FusedForm
+    decision: Decision
+
+    def __call__(self, /, *arrays: object, backend: str = "auto", **named: object) -> object:
+        """The outputs for arrays given by position or name, scalars by name; leading extra dimensions are batch.
+
+        `backend` "auto" runs the fused form with NumPy, chunk by chunk; "reference" evaluates the operator as written.
+        Raises OperatorError for arrays that do not fit.
+        """
+        if backend not in BACKENDS:
+            raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
+                                f"choose one of {', '.join(BACKENDS)}")
+        binding = self.operator.bind(*arrays, **named)
+        if backend == "reference":
+            return reference(self.operator, binding)
+        length = binding.sizes[self.form.axis]
+        sizes = [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK)
+        return fused_by_chunks(self.operator, self.form, binding, sizes)
+
+    def stream(self, /, start: int | None = None, **given: object) -> Stream:
+        """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`."""
+        return Stream(self.operator, self.form, start, **given)
+
+    def __str__(self) -> str:
+        return f"{self.operator}\n\n{self.form}"
+
+
+def fuse(operator: Operator | Callable, *, axis: str | None = None, prefer: str = "centred",
+         limits: Limits | None = None) -> Fused:
+    """The fused form of an operator.
+
+    `prefer="raw"` keeps sums that never move where that is possible (the form then states the danger).  Raises
+    NotFusable, with `.refusal`, and OperatorError for an operator that makes no sense.
+    """
+    verdict = decide(operator, axis=axis, prefer=prefer, limits=limits)
+    if verdict.fused is None:
+        raise NotFusable(verdict)
+    return verdict.fused
+
+
+def decide(operator: Operator | Callable, *, axis: str | None = None, prefer: str = "centred",
+           limits: Limits | None = None) -> Verdict:
+    """Whether an operator can run in one pass: fusable, partly, not fusable or undecided, with the evidence."""
+    if prefer not in PREFERENCES:
+        raise OperatorError(f"prefer={prefer!r}", "there is no such preference", f"choose one of {', '.join(PREFERENCES)}")
+    decision = run_passes(operator, axis, Settings(limits or Limits(), prefer))
+    refused = [found.refusal for found in decision.discoveries if found.refusal]
+    fused = None if refused else Fused(decision.operator, decision.main.form, decision)
+    return Verdict(decision.operator, decision.status, decision.reason, fused, refused[0] if refused else None,
+                   decision.discoveries)

@@ -1,0 +1,62 @@
+"""The passes, in order.  Each takes what the one before it made; every stage can be printed.
+
+trace → cascades → discover → verdict → run
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redfuser_algebra.discover.discovery import Discovery, discover
+from redfuser_algebra.discover.search import Settings
+from redfuser_algebra.discover.verdict import FUSABLE, NOT_FUSABLE, PARTLY, UNDECIDED, status_and_reason
+from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, primary
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.language.operator import operator as trace
+
+_ORDER = (FUSABLE, PARTLY, UNDECIDED, NOT_FUSABLE)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An operator after all passes: its cascades, what was found for each, and the verdict on the whole."""
+
+    operator: Operator
+    discoveries: tuple[Discovery, ...]
+    main: Discovery
+    status: str
+    reason: str
+
+
+def decide(operator: Operator | Callable, axis: str | None, settings: Settings) -> Decision:
+    """Run every pass on an operator (or on a function that `operator` can trace).
+
+    `axis` chooses which cascade the fused form is about; by default the deepest one.  Raises OperatorError for an
+    operator without reductions, or without reductions over `axis`.
+    """
+    operator = operator if isinstance(operator, Operator) else trace(operator)
+    found = _cascades(operator, axis)
+    discoveries = tuple(discover(cascade, operator.assume, settings) for cascade in found)
+    verdicts = list(map(status_and_reason, discoveries))
+    chosen = next(c for c in found if c.axis == axis) if axis else primary(found)
+    main = discoveries[[cascade.axis for cascade in found].index(chosen.axis)]
+    worst = max(verdicts, key=lambda verdict: _ORDER.index(verdict[0]))
+    own = status_and_reason(main)
+    status, reason = own if own[0] == worst[0] else worst
+    return Decision(operator, discoveries, main, status, reason)
+
+
+def _cascades(operator: Operator, axis: str | None) -> tuple[Cascade, ...]:
+    found = cascades(operator)
+    if axis is not None and axis not in {cascade.axis for cascade in found}:
+        extra = cascade_over(axis, operator)
+        if not extra.reductions:
+            reduced = ", ".join(cascade.axis for cascade in found) or "none"
+            raise OperatorError(f"fusing {operator.name} over axis {axis!r}", "it has no reduction over that axis",
+                                f"choose one of the axes it reduces: {reduced}")
+        found = (*found, extra)
+    if not found:
+        raise OperatorError(f"fusing {operator.name}", "it has no reduction, so there is nothing to fuse",
+                            "write a sum, max or other reduction over a named axis")
+    return found
