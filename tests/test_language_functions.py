@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.operator import define
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.rounding import CASTS
@@ -141,7 +141,7 @@ def test_index_and_size_speak_of_axes():
 
 
 def test_rounding_says_whether_it_may_move():
-    assert ra.round(X).attrs == (False,) and ra.round(X, reassociate=True).attrs == (True,)
+    assert ra.round(X).attrs == (False,) and call("round", X) is ra.round(X) and ra.round(X, reassociate=True).attrs == (True,)
     assert ra.cast(X, np.float16).attrs == ("float16", False)
     assert ra.cast(X, "bfloat16", reassociate=True).attrs == ("bfloat16", True)
     assert set(ra.CASTS) == set(CASTS), "what can be written is what can be computed"
@@ -172,6 +172,10 @@ REFUSED = {
     "k = True": (lambda: ra.topk(X, "l", True), "the True largest", "whole number", "k: int"),
     "k with axes": (lambda: ra.topk(X, "l", Y), "the y[b, l] largest", "parameter", "k: int"),
     "a taken name": (lambda: ra.topk(X, "l", 2, name="b"), 'name="b"', 'has an axis "b"', "name of its own"),
+    "a taken name, masked": (
+        lambda: ra.topk(X, "l", 2, ra.index("l") > 0, "b"), 'name="b"', 'has an axis "b"', "name of its own"),
+    "a name the mask has": (
+        lambda: ra.topk(X, "l", 2, ra.index("m") > 0, "m"), 'name="m"', 'has an axis "m"', "name of its own"),
     "an array": (lambda: ra.exp(np.ones(3)), "built with ndarray", "not an expression", "inputs of the operator"),
     "text": (lambda: X + "1", "built with str", "not an expression", "inputs of the operator"),
     "a complex number": (lambda: X * 1j, "built with complex", "real number", "inputs of the operator"),

@@ -169,6 +169,7 @@ def test_equal_operators_are_equal_whatever_they_are_documented_as():
     assert operator(f, name="softmax") == softmax and hash(operator(f, name="softmax")) == hash(softmax)
     assert operator(f) != softmax and softmax != "softmax"
     assert define("softmax", softmax.inputs, {"t": 2.0}, softmax.outputs[0]) != softmax
+    assert define("softmax", softmax.inputs, softmax.params, X) != softmax
 
 
 def test_expressions_and_operators_survive_pickle_and_copy():
@@ -185,6 +186,7 @@ def test_errors_survive_pickle():
 
 def test_equal_terms_are_one_object_and_different_ones_are_not():
     assert const(np.float64(2)) is const(2.0) and const(float("nan")) is const(-float("nan"))
+    assert ra.lift(np.float32(2)) is const(2.0) and ra.lift(np.array(3)) is const(3) and ra.lift(np.bool_(1)) is const(True)
     assert len({const(1), const(1.0), const(True), const(0.0), const(-0.0)}) == 5
     assert ra.sum(X * 2, "l") is ra.sum(X * 2, "l")
 

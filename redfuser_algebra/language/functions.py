@@ -144,7 +144,7 @@ def _count_operand(k: int | Expr) -> Expr:
 
 def fresh_axis(stem: str, *exprs: Expr) -> str:
     """`stem`, or `stem2`, `stem3`, … if the expressions speak of an axis with that name."""
-    taken = {axis for term in subterms(*exprs) for axis in (*term.axes, *term.attrs[2:])}
+    taken = {axis for term in subterms(*exprs) for axis in term.axes}
     name, number = stem, 1
     while name in taken:
         number += 1
