@@ -104,7 +104,6 @@ def decide(operator: Operator | Callable, *, axis: str | None = None, prefer: st
     if prefer not in PREFERENCES:
         raise OperatorError(f"prefer={prefer!r}", "there is no such preference", f"choose one of {', '.join(PREFERENCES)}")
     decision = run_passes(operator, axis, Settings(limits or Limits(), prefer))
-    refused = [found.refusal for found in decision.discoveries if found.refusal]
-    fused = None if refused else Fused(decision.operator, decision.main.form, decision)
-    return Verdict(decision.operator, decision.status, decision.reason, fused, refused[0] if refused else None,
-                   decision.discoveries)
+    main = decision.main
+    fused = Fused(decision.operator, main.form, decision) if main.form else None
+    return Verdict(decision.operator, decision.status, decision.reason, fused, main.refusal, decision.discoveries)

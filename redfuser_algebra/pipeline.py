@@ -9,18 +9,20 @@ from dataclasses import dataclass
 
 from redfuser_algebra.discover.discovery import Discovery, discover
 from redfuser_algebra.discover.search import Settings
-from redfuser_algebra.discover.verdict import FUSABLE, NOT_FUSABLE, PARTLY, UNDECIDED, status_and_reason
+from redfuser_algebra.discover.verdict import status_and_reason
 from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, primary
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.operator import operator as trace
 
-_ORDER = (FUSABLE, PARTLY, UNDECIDED, NOT_FUSABLE)
-
 
 @dataclass(frozen=True)
 class Decision:
-    """An operator after all passes: its cascades, what was found for each, and the verdict on the whole."""
+    """An operator after all passes: what was found for each of its cascades, and the verdict on the main one.
+
+    Cascades over other axes run before it (inside its elements) or after it (on its results); each has its own
+    discovery, and none changes whether the main axis can be swept once.
+    """
 
     operator: Operator
     discoveries: tuple[Discovery, ...]
@@ -38,13 +40,9 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     operator = operator if isinstance(operator, Operator) else trace(operator)
     found = _cascades(operator, axis)
     discoveries = tuple(discover(cascade, operator.assume, settings) for cascade in found)
-    verdicts = list(map(status_and_reason, discoveries))
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)
-    main = discoveries[[cascade.axis for cascade in found].index(chosen.axis)]
-    worst = max(verdicts, key=lambda verdict: _ORDER.index(verdict[0]))
-    own = status_and_reason(main)
-    status, reason = own if own[0] == worst[0] else worst
-    return Decision(operator, discoveries, main, status, reason)
+    main = next(discovery for discovery in discoveries if discovery.cascade is chosen)
+    return Decision(operator, discoveries, main, *status_and_reason(main))
 
 
 def _cascades(operator: Operator, axis: str | None) -> tuple[Cascade, ...]:

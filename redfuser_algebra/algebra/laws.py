@@ -6,6 +6,8 @@ and run over the reduced axis l; the other functions are elementwise.  Condition
 | condition | meaning |
 |---|---|
 | invariant(c) | c does not vary along l |
+| varying(a) | a varies along l |
+| moving(c) | c does not vary along l, and sees the new pivot |
 | pivot(p, q) | p and q are the old and the new value of one pivot |
 | element(a) | a does not see the new pivot |
 | positive(a), nonnegative(a), nonpositive(a) | the sign, known from the terms' construction |
@@ -13,11 +15,11 @@ and run over the reduced axis l; the other functions are elementwise.  Condition
 | settled(a, p, q) | a = q happens only where a = p and p = q (as when a <= p <= q) |
 | follows(a, p, q) | if any element has a = q_i, then q_i is one of the positions p |
 
-`contract` is a sum over another axis than l; `rounded` is a rounding declared reassociable.
+`contract`, `largest` and `smallest` are a sum, max and min over another axis than l; `rounded` is a rounding declared reassociable.
 
 Tags: `exact` holds over the reals, `ieee` bit for bit on floats as well, `rounding` only if roundings may be moved,
 which the user must ask for.  `role` says when the search may apply the row: always, only where centred states are
-wanted, only where raw ones are, or never (`disabled`: false or harmful, with the counterexample that shows it).
+wanted, only where raw ones are, only under other monoids than sum (`ordered`), by the normal form of terms, or never (`disabled`: false or harmful, with the counterexample that shows it).
 """
 from __future__ import annotations
 
@@ -41,6 +43,33 @@ class Law:
         return f"{self.name}: {self.lhs} = {self.rhs}{condition}  [{self.tag}]"
 
 
+@dataclass(frozen=True)
+class SignRule:
+    """`term` has the sign `sign` wherever it is defined and `requires` holds."""
+
+    name: str
+    term: str
+    sign: str
+    requires: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.term} is {self.sign}" + (f"  where {self.requires}" if self.requires else "")
+
+
+SIGNS = (
+    SignRule("exp_is_positive", "exp(a)", "positive"),
+    SignRule("exp2_is_positive", "exp2(a)", "positive"),
+    SignRule("reciprocal_of_nonnegative", "reciprocal(a)", "positive", "nonnegative(a)"),
+    SignRule("abs_is_nonnegative", "abs(a)", "nonnegative"),
+    SignRule("sqrt_is_nonnegative", "sqrt(a)", "nonnegative"),
+    SignRule("square_is_nonnegative", "a * a", "nonnegative"),
+    SignRule("product_of_nonnegatives", "a * b", "nonnegative", "nonnegative(a), nonnegative(b)"),
+    SignRule("product_of_positives", "a * b", "positive", "positive(a), positive(b)"),
+    SignRule("sum_of_nonnegatives", "a + b", "nonnegative", "nonnegative(a), nonnegative(b)"),
+    SignRule("positive_is_nonnegative", "a", "nonnegative", "positive(a)"),
+)
+"""How signs spread to the terms that laws make; the signs of an operator's own terms are known beforehand."""
+
 SEMIRING = (
     Law("multiply_commutes", "a * b", "b * a", tag="ieee", role="normal form"),
     Law("multiply_associates", "(a * b) * c", "a * (b * c)", role="normal form"),
@@ -49,6 +78,9 @@ SEMIRING = (
     Law("difference", "a - b", "a + (-1) * b", tag="ieee", role="raw"),
     Law("negate", "-a", "(-1) * a", tag="ieee", role="normal form"),
     Law("divide", "a / b", "a * reciprocal(b)", role="raw"),
+    Law("gather_invariants", "(a * c) * d", "a * (c * d)", "varying(a), invariant(c), invariant(d)",
+        role="ordered"),
+    Law("gather_varying", "(a * c) * b", "(a * b) * c", "varying(a), varying(b), invariant(c)", role="ordered"),
 )
 
 LINEARITY = (
@@ -87,6 +119,7 @@ POWERS = (
     Law("reciprocal_of_product", "reciprocal(a * b)", "reciprocal(a) * reciprocal(b)"),
     Law("reciprocal_of_reciprocal", "reciprocal(reciprocal(a))", "a"),
     Law("reciprocal_of_exp", "reciprocal(exp(a))", "exp((-1) * a)"),
+    Law("sqrt_of_exp", "sqrt(exp(a))", "exp(a * 0.5)"),
     Law("sqrt_of_product", "sqrt(a * b)", "sqrt(a) * sqrt(b)", "nonnegative(a), nonnegative(b)"),
     Law("power_of_product", "power(a * b, r)", "power(a, r) * power(b, r)", "positive(a), positive(b), invariant(r)"),
     Law("power_of_exp", "power(exp(a), r)", "exp(a * r)", "invariant(r)"),
@@ -95,8 +128,8 @@ POWERS = (
     Law("abs_of_nonnegative", "abs(a)", "a", "nonnegative(a)", tag="ieee"),
     Law("abs_of_nonpositive", "abs(a)", "(-1) * a", "nonpositive(a)", tag="ieee"),
     Law("abs_is_maximum", "abs(a)", "maximum(a, (-1) * a)", tag="ieee"),
-    Law("maximum_scales", "maximum(a * c, b * c)", "maximum(a, b) * c", "nonnegative(c)"),
-    Law("minimum_scales", "minimum(a * c, b * c)", "minimum(a, b) * c", "nonnegative(c)"),
+    Law("maximum_scales", "maximum(a * c, b * c)", "maximum(a, b) * c", "moving(c), nonnegative(c)"),
+    Law("minimum_scales", "minimum(a * c, b * c)", "minimum(a, b) * c", "moving(c), nonnegative(c)"),
     Law("sign_of_product", "sign(a * b)", "sign(a) * sign(b)"),
     Law("sign_of_positive", "sign(a)", "1", "positive(a)", tag="ieee"),
 )
@@ -128,6 +161,8 @@ ORDER = (
     *_ordered("min", "max", "minimum", "maximum"),
     *_ordered("fmax", "fmin", "maximum", "minimum"),
     *_ordered("fmin", "fmax", "minimum", "maximum"),
+    Law("max_enters_largest", "max(largest(a))", "largest(max(a))", tag="ieee"),
+    Law("min_enters_smallest", "min(smallest(a))", "smallest(min(a))", tag="ieee"),
     Law("max_of_square", "max(a * a)", "max(abs(a)) * max(abs(a))", tag="ieee"),
     Law("topk_shifts", "topk(a + c)", "topk(a) + c", "invariant(c)", tag="ieee"),
     Law("topk_scales_by_nonnegative", "topk(a * c)", "topk(a) * c", "invariant(c), nonnegative(c)", tag="ieee"),

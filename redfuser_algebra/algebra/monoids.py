@@ -49,3 +49,6 @@ MONOIDS: dict[str, Monoid] = {
     )
 }
 """fmax and fmin skip NaN, as NumPy's do: a threshold test skips it too.  argmax and argtopk carry the values they won with: their state is (values, positions)."""
+
+WON = "_value"
+"""What a component's name is followed by where an expression reads the values that its positions won with."""

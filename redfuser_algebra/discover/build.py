@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
 from redfuser_algebra.discover.search import Draft, Search
@@ -26,18 +27,55 @@ _GUARDS = (
 
 def built(search: Search) -> FusedForm:
     """The fused form of a finished search."""
-    names = _final_names(search)
+    drafts, doubles = _without_doubles(search.drafts)
+    names = _final_names(search, drafts)
+    names |= {plain: names[indexed] + WON for plain, indexed in doubles.items()}
     rename = _Renaming(names).expr
     state = tuple(
-        Component(names[d.name], d.monoid, d.lift, d.mask, d.count, d.axes, rename(d.rebase)) for d in search.drafts)
+        Component(names[d.name], d.monoid, d.lift, d.mask, d.count, d.axes, rename(d.rebase)) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     pivots = tuple(Pivot(name, substitute(value, length)) for name, value in _pivots(search))
-    results = tuple(Result(name, rename(value)) for name, value in search.results.items())
+    results = tuple(Result(r.name, rename(search.results[r.name])) for r in search.cascade.reductions)
     facts = tuple(_facts(search, state, results))
     return FusedForm(
-        axis=search.axis, state=state, pivots=pivots, results=results, outputs=search.cascade.outputs,
+        axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), trace=tuple(search.questions))
+
+
+def _in_merge_order(state: tuple[Component, ...], pivots: tuple[Pivot, ...], results: tuple[Result, ...]
+                    ) -> tuple[Component, ...]:
+    """The components, each after those that its pivots are made of."""
+    values = {row.name: row.value for row in (*results, *pivots)}
+    components = {component.name: component for component in state}
+    ordered: dict[str, Component] = {}
+
+    def place(component: Component) -> None:
+        if component.name in ordered:
+            return
+        moving = [symbol(term.name.removesuffix("'")) for term in subterms(component.rebase)
+                  if term.op == "symbol" and term.name.endswith("'")]
+        for name in _read(values, *moving, component.lift, *([] if component.mask is None else [component.mask])):
+            if name in components and name != component.name:
+                place(components[name])
+        ordered[component.name] = component
+
+    for component in state:
+        place(component)
+    return tuple(ordered.values())
+
+
+def _read(values: dict[str, Expr], *exprs: Expr) -> list[str]:
+    """The names of the components that expressions depend on, through results and pivots."""
+    found: dict[str, None] = {}
+    todo = [term.name.removesuffix(WON) for term in subterms(*exprs) if term.op == "symbol"]
+    while todo:
+        name = todo.pop(0)
+        if name not in found:
+            found[name] = None
+            value = values.get(name)
+            todo += [] if value is None else [t.name.removesuffix(WON) for t in subterms(value) if t.op == "symbol"]
+    return list(found)
 
 
 def _pivots(search: Search) -> list[tuple[str, Expr]]:
@@ -47,15 +85,26 @@ def _pivots(search: Search) -> list[tuple[str, Expr]]:
     return [(name, value) for name, value in search.pivots.values.items() if name in used]
 
 
-def _final_names(search: Search) -> dict[str, str]:
+def _without_doubles(drafts: list[Draft]) -> tuple[list[Draft], dict[str, str]]:
+    """Positions come with the values they won with: a max next to the argmax of the same elements is not kept twice."""
+    indexed = {(d.monoid, d.lift, d.mask, d.count): d for d in drafts if MONOIDS[d.monoid].indexed and d.rebase is d.symbol}
+    doubles = {d.name: indexed[key].name for d in drafts if (key := (f"arg{d.monoid}", d.lift, d.mask, d.count)) in indexed}
+    taken_over = {indexed_name: plain for plain, indexed_name in doubles.items()}
+    by_name = {d.name: d for d in drafts}
+    first = {min(name, plain, key=list(by_name).index): by_name[name] for name, plain in taken_over.items()}
+    kept = [first.get(d.name, d) for d in drafts if d.name in first or d.name not in (*doubles, *taken_over)]
+    return kept, doubles
+
+
+def _final_names(search: Search, drafts: list[Draft]) -> dict[str, str]:
     """A component that is a result has the result's name; N is the length; others get a letter and a number."""
     names = {value.name: result for result, value in reversed(search.results.items()) if value.op == "symbol"}
     taken = search.taken
-    for draft in search.drafts:
+    for draft in drafts:
         if draft.name not in names:
             names[draft.name] = _fresh(draft, taken)
         taken.add(names[draft.name])
-    return {draft.name: names[draft.name] for draft in search.drafts}
+    return {draft.name: names[draft.name] for draft in drafts}
 
 
 def _fresh(draft: Draft, taken: set[str]) -> str:

@@ -15,7 +15,8 @@ from redfuser_algebra.discover.rulesets import STUCK, law_of, program
 Sexp = tuple | str | int
 
 _TOKEN = re.compile(r'[()]|"(?:[^"\\]|\\.)*"|[^\s()]+')
-_BATCH = 3
+_ENOUGH = 1_000
+"""An e-graph of this size that has an answer is not grown further in the hope of a better one."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ def _saturated(run: Callable[[str], list], limits: Limits) -> Answer:
     fired: Counter[str] = Counter()
     iterations, nodes, saturated = 0, 0, False
     while iterations < limits.iterations and nodes <= limits.nodes and not saturated:
-        report = run(f"(run-schedule (repeat {_BATCH} (run asked)))")[0].report
-        iterations += _BATCH
+        if nodes > _ENOUGH and run("(extract $question)")[0].cost < STUCK:
+            break
+        report = run("(run-schedule (run asked))")[0].report
+        iterations += 1
         saturated = not report.updated
         nodes = sum(size for _, size in run("(print-size)")[0].sizes)
         for name, matches in report.num_matches_per_rule.items():

@@ -11,10 +11,13 @@ from fractions import Fraction
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
-from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.language.composition import axis_copy, copied_axis, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 
 _NIL = "(multiset-of)"
+CONTRACTIONS = {"sum": ("contract", "Con"), "max": ("largest", "Largest"), "min": ("smallest", "Smallest")}
+"""Reductions over another axis with a pivot inside: their name in the law table and their node."""
+_CONTRACTED = {node: monoid for monoid, (_, node) in CONTRACTIONS.items()}
 _LARGEST = 2**31
 _SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
                NEGATIVE: ("nonpositive",), NONPOSITIVE: ("nonpositive",)}
@@ -154,10 +157,21 @@ class Encoder:
         return self._times(self.term(a), self.term(call("reciprocal", b)))
 
     def _equality(self, expr: Expr) -> str:
-        for a, b in (expr.args, reversed(expr.args)):
+        for a, b in (expr.args, tuple(reversed(expr.args))):
             if self._meets_pivot(a, b) and self.facts.settled(a, b):
                 return self._pair(a, b, "equal", "settled")
+            if self._meets_pivot(a, b) and self.facts.follows(a, b):
+                return self._among(a, b)
         return self._applied(expr)
+
+    def _among(self, a: Expr, positions: Expr) -> str:
+        """a, a position, is compared with the positions of a top-k: later ones are among the earlier ones, or new."""
+        fresh = self._fresh_copy(positions.axes[-1])
+        old = self.leaf(symbol(positions.name, (*positions.axes[:-1], fresh)), "K")
+        new = self.term(positions)
+        self.names.update(("equal", "contract"))
+        self.lines.append(f'(follows {self.term(a)} {old} {new} "{fresh}")')
+        return f'(App2 "equal" {self.term(a)} {new})'
 
     def _choice(self, expr: Expr) -> str:
         condition, a, b = expr.args
@@ -180,12 +194,16 @@ class Encoder:
 
     def _contraction(self, expr: Expr) -> str:
         """A sum over another axis with a pivot inside; its axis gets a name that nothing else has."""
-        if expr.monoid != "sum" or expr.mask is not None:
+        if expr.monoid not in CONTRACTIONS or expr.mask is not None:
             return self._applied(expr)
+        name, node = CONTRACTIONS[expr.monoid]
+        fresh = self._fresh_copy(expr.axis)
+        self.names.add(name)
+        return f'({node} "{fresh}" {self.term(with_leaves(expr.body, {}, {expr.axis: fresh}))})'
+
+    def _fresh_copy(self, axis: str) -> str:
         self._bound += 1
-        fresh = f"{expr.axis}_{self._bound}"
-        self.names.add("contract")
-        return f'(Con "{fresh}" {self.term(with_leaves(expr.body, {}, {expr.axis: fresh}))})'
+        return axis_copy(axis, self._bound)
 
     def _rounding(self, expr: Expr) -> str:
         if not expr.attrs[-1]:
@@ -247,8 +265,8 @@ class Decoder:
                 return total([self.expr(a, kept), self.expr(b, kept)])
             case ("Mul", a, b):
                 return times(self.expr(a, kept), self.expr(b, kept))
-            case ("Con", axis, body):
-                return contraction(axis, self.expr(body, kept))
+            case ("Con" | "Largest" | "Smallest" as node, axis, body):
+                return contraction(axis, self.expr(body, kept), _CONTRACTED[node])
             case ("Kept", *_):
                 return kept(term)
             case ("Rounded", how, a):
@@ -329,12 +347,12 @@ def total(parts: list[Expr]) -> Expr:
     return const(0) if result is None else result
 
 
-def contraction(axis: str, body: Expr) -> Expr:
-    """Σ over `axis`, under the axis' own name again where nothing else in the body has it."""
-    own = axis.rsplit("_", 1)[0]
+def contraction(axis: str, body: Expr, monoid: str = "sum") -> Expr:
+    """⊕ over `axis`, under the axis' own name again where nothing else in the body has it."""
+    own = copied_axis(axis)
     if own not in body.axes:
         body, axis = with_leaves(body, {}, {axis: own}), own
-    return Expr("reduce", (body,), ("sum", axis, ""))
+    return Expr("reduce", (body,), (monoid, axis, ""))
 
 
 def _applied(head: str, args: tuple[Expr, ...]) -> Expr:

@@ -97,6 +97,12 @@ class Facts:
         return (self.below(a, p) and self.motion(p) == POSITIVE) or (
             self.above(a, p) and self.motion(p) == NEGATIVE)
 
+    def follows(self, a: Expr, p: Expr) -> bool:
+        """Whether p are the positions of a top-k and a is the position: whatever later leads is among p, or is new."""
+        p = self.meaning(p)
+        is_positions = p.op == "symbol" and self.results[p.name].monoid == "argtopk"
+        return is_positions and a is Expr("index", (), (self.axis,))
+
     def motion(self, term: Expr) -> str:
         """POSITIVE if a pivot only grows as elements join, NEGATIVE if it only shrinks, "" if it may do either.
 

@@ -11,7 +11,8 @@ from functools import cached_property
 
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.question import Question, needed_laws
-from redfuser_algebra.language.expr import Expr, symbol
+from redfuser_algebra.language.composition import copied_axis
+from redfuser_algebra.language.expr import Expr, subterms, symbol
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,14 @@ class FusedForm:
     def dangers(self) -> tuple[Fact, ...]:
         """The facts that warn: what may overflow, cancel or divide by 0."""
         return tuple(fact for fact in self.facts if fact.kind == "danger")
+
+    @cached_property
+    def axis_copies(self) -> dict[str, str]:
+        """Axes that the formulas contract over next to the axis they copy: copy → axis."""
+        formulas = [component.rebase for component in self.state] + [component.lift for component in self.state]
+        formulas += [row.value for row in (*self.pivots, *self.results)]
+        axes = dict.fromkeys(axis for term in subterms(*formulas) for axis in term.axes)
+        return {axis: copied_axis(axis) for axis in axes if copied_axis(axis) != axis}
 
     def component(self, name: str) -> Component:
         """The component of that name.  Raises KeyError."""

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import cache
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.algebra.laws import LAWS, Law
+from redfuser_algebra.algebra.laws import LAWS, SIGNS, Law, SignRule
 from redfuser_algebra.algebra.monoids import MONOIDS
+
+Pattern = tuple | str | Fraction
+"""A side of a law: a variable, a number, or a head and its operands."""
 
 STUCK = 100_000_000
 """Cost of a reduction that no law could take apart: an extraction below it is an answer."""
@@ -32,6 +36,8 @@ SORTS = f"""
 (constructor App3 (String T T T) T :cost 20)
 (constructor Rounded (String T) T :cost 20)
 (constructor Con (String T) T :cost 500)
+(constructor Largest (String T) T :cost 500)
+(constructor Smallest (String T) T :cost 500)
 (constructor Red (String String T) T :cost {STUCK})
 (constructor Kept (String String T) T :cost 1000)
 (function kind (T) i64 :merge (& old new))
@@ -63,13 +69,13 @@ def _structure() -> Iterable[str]:
                "(set (kind e) (| (min 1 i) (<< (min 1 j) 1)))")
     for node in ("Add a b", "Mul a b", "App2 f a b"):
         yield rule(f"kind of {node}", f"(= e ({node})) (= i (kind a)) (= j (kind b))", "(set (kind e) (| i j))")
-    for node in ("App1 f a", "Rounded f a", "Con f a"):
+    for node in ("App1 f a", "Rounded f a", "Con f a", "Largest f a", "Smallest f a"):
         yield rule(f"kind of {node}", f"(= e ({node})) (= i (kind a))", "(set (kind e) i)")
     yield rule("kind of App3", "(= e (App3 f a b c)) (= i (kind a)) (= j (kind b)) (= k (kind c))",
                "(set (kind e) (| i (| j k)))")
     yield rule("kind of reduction", "(= e (Red s m a)) (= i (kind a))", "(set (kind e) (& i 1))")
     yield rule("kind of component", "(= e (Kept s m a))", "(set (kind e) 0)")
-    for node in ("App1 f a", "App2 f a b", "App3 f a b c", "Rounded f a", "Con f a"):
+    for node in ("App1 f a", "App2 f a b", "App3 f a b c", "Rounded f a", "Con f a", "Largest f a", "Smallest f a"):
         yield from _opaque(f"({node})", node.split()[0])
     yield rule("multiply_commutes, multiply_associates, multiply_one",
                "(= e (Mul (Term q c k g) (Term r d l h)))",
@@ -79,27 +85,30 @@ def _structure() -> Iterable[str]:
                f"(union e (Term q c (multiset-sum k {kept}) {_NIL}))")
     yield rule("multiply_one", f"(= e (Term q {_NIL} k {_NIL})) (!= q {_ONE})",
                f"(union e (Mul (Num q) (Term {_ONE} {_NIL} k {_NIL})))")
+    for sign in SIGNS:
+        yield rule(sign.name, f"(= e {_egglog(side(sign.term))}) {_conditions(sign)}", f"({sign.sign} e)")
     yield rule("component", '(= e (Red s m a)) (!= s "sum") (= i (kind a)) (= 0 (& i 1))', "(union e (Kept s m a))")
 
 
-_CONDITIONS = {"invariant": 2, "element": 1}
+_CONDITIONS = {"varying": "(= 2 (& k{0} 2))", "invariant": "(= 0 (& k{0} 2))", "element": "(= 0 (& k{0} 1))", "moving": "(= 1 k{0})"}
 _OPERATORS = {
     ast.Add: "Add", ast.Mult: "Mul", ast.Sub: "subtract", ast.Div: "divide", ast.BitAnd: "logical_and",
     ast.BitOr: "logical_or", ast.Invert: "logical_not", ast.Eq: "equal", ast.Gt: "greater", ast.Lt: "less",
     ast.GtE: "greater_equal", ast.LtE: "less_equal",
 }
 _COMMUTATIVE = ("Add", "Mul")
+_NODES = {"contract": "Con axis", "largest": "Largest axis", "smallest": "Smallest axis", "rounded": "Rounded how"}
 
 
-def _pattern(node: ast.expr) -> tuple | str | int:
-    """A row's side as nested tuples: a variable is a string, a number an int."""
+def _pattern(node: ast.expr) -> Pattern:
+    """A row's side as nested tuples: a variable is a string, a number a Fraction."""
     match node:
         case ast.Name(id=name):
             return name
         case ast.Constant(value=value):
-            return value
+            return Fraction(value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
-            return -value
+            return -Fraction(value)
         case ast.UnaryOp(op=op, operand=operand):
             return (_OPERATORS[type(op)], _pattern(operand))
         case ast.BinOp(left=a, op=op, right=b) | ast.Compare(left=a, ops=[op], comparators=[b]):
@@ -109,14 +118,14 @@ def _pattern(node: ast.expr) -> tuple | str | int:
     raise ValueError(f"not a law: {ast.dump(node)}")
 
 
-def side(text: str) -> tuple | str | int:
+def side(text: str) -> Pattern:
     """One side of a row as a nested tuple (head, argument, …)."""
     return _pattern(ast.parse(text, mode="eval").body)
 
 
-def _egglog(pattern: tuple | str | int) -> str:
-    if isinstance(pattern, int):
-        return f"(Num (rational {pattern} 1))"
+def _egglog(pattern: Pattern) -> str:
+    if isinstance(pattern, Fraction):
+        return f"(Num (rational {pattern.numerator} {pattern.denominator}))"
     if isinstance(pattern, str):
         return pattern
     head, *args = pattern
@@ -125,24 +134,24 @@ def _egglog(pattern: tuple | str | int) -> str:
         return f"({head} {inner})"
     if head in MONOIDS:
         return f'(Red "{head}" mask {inner})'
-    if head in ("contract", "rounded"):
-        return f"(Con axis {inner})" if head == "contract" else f"(Rounded how {inner})"
+    if head in _NODES:
+        return f"({_NODES[head]} {inner})"
     return f'(App{len(args)} "{head}" {inner})'
 
 
 def _condition(call: ast.Call) -> str:
     name, args = call.func.id, [arg.id for arg in call.args]
     if name in _CONDITIONS:
-        return f"(= k{args[0]} (kind {args[0]})) (= 0 (& k{args[0]} {_CONDITIONS[name]}))"
+        return f"(= k{args[0]} (kind {args[0]})) {_CONDITIONS[name].format(args[0])}"
     return f"({name} {' '.join(args)}{' axis' if name == 'follows' else ''})"
 
 
-def _conditions(law: Law) -> str:
+def _conditions(law: Law | SignRule) -> str:
     body = ast.parse(f"({law.requires},)", mode="eval").body if law.requires else ast.Tuple([])
     return " ".join(map(_condition, body.elts))
 
 
-def _mirrored(pattern: tuple | str | int, conditioned: str) -> tuple | str | int:
+def _mirrored(pattern: Pattern, conditioned: str) -> Pattern:
     """The left side with its outermost commutative operands swapped, where the swap says something new."""
     if not isinstance(pattern, tuple):
         return pattern
@@ -169,7 +178,7 @@ def compiled(law: Law) -> tuple[str, ...]:
 @cache
 def heads(text: str) -> frozenset[str]:
     """The function and reduction names on one side of a row."""
-    def walk(pattern: tuple | str | int) -> frozenset[str]:
+    def walk(pattern: Pattern) -> frozenset[str]:
         if not isinstance(pattern, tuple):
             return frozenset()
         return frozenset((pattern[0],)).union(*map(walk, pattern[1:]))

@@ -4,6 +4,7 @@ In: a cascade.  Out: the components, results and rebase rules; or `Stuck`, with 
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -11,18 +12,18 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.egraph import Answer, Limits, Sexp
 from redfuser_algebra.discover.encode import (
     Decoder, Encoder, addends, contraction, product, sees_pivot, times, total)
-from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots
 from redfuser_algebra.discover.question import Question, asked
 from redfuser_algebra.discover.rulesets import relevant
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.cascade import Cascade, Reduction
-from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.language.composition import copied_axis, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 
 LARGEST_RANK = 16
-_ROLES = {"centred": frozenset(("always", "centred")), "raw": frozenset(("always", "raw"))}
+_LINEAR = ("sum", "prod")
 
 Monomial = tuple[tuple[str, ...], tuple[Expr, ...]]
 """The axes a summand is contracted over, and its factors that do not vary along l."""
@@ -128,16 +129,36 @@ class Search:
 
     def _moved(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Expr:
         """⊕ body at the new pivots, over components at the old ones."""
-        encoder, answer = self._ask(monoid, body, mask)
+        encoder, answer = self._safest(monoid, body, mask)
         decoder = encoder.decoder()
         return decoder.expr(answer.term, lambda kept: self._kept(decoder, kept, mask, count))
+
+    def _safest(self, monoid: str, body: Expr, mask: Expr | None) -> tuple[Encoder, Answer]:
+        """Components that never move if none of them can overflow, otherwise centred ones if there are."""
+        styles = ("centred", "raw") if monoid in _LINEAR and self.settings.prefer == "centred" else ("raw", "centred")
+        answers = [self._ask(monoid, body, mask, styles[0])]
+        if not (answers[0][1].finite and self._safe(*answers[0], mask)):
+            answers.append(self._ask(monoid, body, mask, styles[1]))
+        finite = [pair for pair in answers if pair[1].finite]
+        safe = [pair for pair in finite if self._safe(*pair, mask)]
+        return self._found(*(safe or finite or answers)[0])
+
+    def _safe(self, encoder: Encoder, answer: Answer, mask: Expr | None) -> bool:
+        facts, decoder = self.facts.under(mask), encoder.decoder()
+        lifts: list[Expr] = []
+        decoder.expr(answer.term, lambda kept: lifts.append(decoder.expr(kept[3], lambda nested: const(0))) or const(0))
+        exponents = [term.args[0] for term in subterms(*lifts) if term.op in ("exp", "exp2")]
+        return all(facts.sign(exponent) in (NEGATIVE, NONPOSITIVE) for exponent in exponents)
 
     def _kept(self, decoder: Decoder, kept: Sexp, mask: Expr | None, count: Expr | None) -> Expr:
         _, monoid, _, inner = kept
         body = decoder.expr(inner, lambda nested: self._kept(decoder, nested, mask, count))
         if monoid == "sum":
             return self._sum(body, mask, at_new=False)
-        return self._other(monoid, body, mask, count if MONOIDS[monoid].counted else None).symbol
+        body, _ = _canonical(body, body.axes)
+        draft = self._other(monoid, body, mask, count if MONOIDS[monoid].counted else None)
+        written = {copied_axis(axis): axis for axis in decoder.expr(inner, lambda nested: const(0)).axes}
+        return symbol(draft.name, tuple(written.get(axis, axis) for axis in draft.axes))
 
     def _other(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Draft:
         key = (monoid, body, mask, count)
@@ -148,10 +169,17 @@ class Search:
                 axes = self._reduction.source.axes
             self._others[key] = draft = Draft(self._name(), monoid, body, mask, count, axes)
             self._enlist(draft)
-            draft.rebase = self._moved(monoid, body, mask, count) if sees_pivot(body) else draft.symbol
+            draft.rebase = self._kept_empty(draft, self._moved(monoid, body, mask, count)) if sees_pivot(body) else draft.symbol
             draft.needs, self._needs = self._needs, asking
         self._needs.add(self._others[key].name)
         return self._others[key]
+
+    def _kept_empty(self, draft: Draft, moved: Expr) -> Expr:
+        """A rebase that leaves the identity as it is: −inf · 0 must not make a NaN of an empty max."""
+        identity = MONOIDS[draft.monoid].identity
+        if moved is draft.symbol or not isinstance(identity, float) or math.isfinite(identity):
+            return moved
+        return call("where", call("equal", draft.symbol, identity), draft.symbol, moved)
 
     def _enlist(self, draft: Draft) -> None:
         self.drafts.append(draft)
@@ -207,7 +235,7 @@ class Search:
 
     def _rows(self, body: Expr, mask: Expr | None) -> dict[Monomial, Vector]:
         """Σ body at the new pivots: for each product of invariant factors, the vector of element terms it multiplies."""
-        encoder, answer = self._ask("sum", body, mask)
+        encoder, answer = self._found(*self._ask("sum", body, mask, self.settings.prefer))
         decoder = encoder.decoder()
         rows: dict[Monomial, Vector] = {}
         for bound, term in addends(answer.term):
@@ -250,11 +278,13 @@ class Search:
 
     # one question
 
-    def _ask(self, monoid: str, body: Expr, mask: Expr | None) -> tuple[Encoder, Answer]:
+    def _ask(self, monoid: str, body: Expr, mask: Expr | None, style: str) -> tuple[Encoder, Answer]:
         encoder = Encoder(self.axis, self.facts.under(mask), truth=monoid in ("any", "all"))
         question = f'(Red "{monoid}" "{self._mask_name(mask)}" {encoder.term(body)})'
-        style = self.settings.prefer if monoid in ("sum", "prod") else "raw"
-        answer = self._asked(encoder, question, style, monoid)
+        return encoder, self._asked(encoder, question, style, monoid)
+
+    def _found(self, encoder: Encoder, answer: Answer) -> tuple[Encoder, Answer]:
+        """A question with its answer.  Raises Stuck if some reduction could not be taken apart."""
         if not answer.finite:
             residual = _residual(answer.term, encoder.decoder())
             raise Stuck(self._reduction, residual, not answer.saturated, "a pivot could not be moved out of the elements")
@@ -262,7 +292,8 @@ class Search:
 
     def _asked(self, encoder: Encoder, question: str, style: str, monoid: str) -> Answer:
         names = encoder.names | {monoid}
-        laws = tuple(law.name for law in relevant(frozenset(names), _ROLES[style], self.settings.without))
+        roles = frozenset(("always", style) if monoid == "sum" else ("always", style, "ordered"))
+        laws = tuple(law.name for law in relevant(frozenset(names), roles, self.settings.without))
         self.questions.append(asked(tuple(encoder.lines), question, laws, self.settings.limits))
         return self.questions[-1].answer
 
@@ -274,7 +305,7 @@ def _names_in(cascade: Cascade) -> set[str]:
     parts = [part for r in cascade.reductions for part in (r.body, r.mask, r.count) if part is not None]
     terms = subterms(*parts, *cascade.outputs)
     return {term.name for term in terms if term.op in ("input", "param", "symbol")} | {
-        axis for term in terms for axis in term.axes} | {r.name for r in cascade.reductions} | {cascade.axis, "N"}
+        axis for term in terms for axis in term.axes} | {r.name for r in cascade.reductions} | {cascade.axis}
 
 
 def _monomial(term: Sexp, decoder: Decoder) -> tuple[Fraction, tuple[Expr, ...], Expr] | None:
@@ -298,7 +329,7 @@ def _monomial(term: Sexp, decoder: Decoder) -> tuple[Fraction, tuple[Expr, ...],
 def _canonical(element: Expr, bound: tuple[str, ...]) -> tuple[Expr, tuple[str, ...]]:
     """An element term with bound axes under their own names; the bound axes are remembered where it has them."""
     for axis in bound:
-        own = axis.rsplit("_", 1)[0]
+        own = copied_axis(axis)
         if axis in element.axes and own not in element.axes:
             element = with_leaves(element, {}, {axis: own})
     return element, bound
@@ -306,7 +337,7 @@ def _canonical(element: Expr, bound: tuple[str, ...]) -> tuple[Expr, tuple[str, 
 
 def _contracted(bound: tuple[str, ...], share: Fraction, factors: tuple[Expr, ...], draft: Draft, body: Expr) -> Expr:
     """Σ over the bound axes of factors · component, the component's axes renamed to match."""
-    own = {axis.rsplit("_", 1)[0]: axis for axis in bound if any(axis in factor.axes for factor in factors)}
+    own = {copied_axis(axis): axis for axis in bound if any(axis in factor.axes for factor in factors)}
     component = symbol(draft.name, tuple(own.get(axis, axis) for axis in draft.axes))
     result = _scaled(product(share, list(factors)), component)
     for axis in bound:

@@ -62,8 +62,8 @@ def cascades(operator: Operator) -> tuple[Cascade, ...]:
 
 
 def primary(found: tuple[Cascade, ...]) -> Cascade:
-    """The cascade an operator is about: the deepest, then the one with most reductions, then the outermost."""
-    return max(reversed(found), key=lambda cascade: (cascade.depth, len(cascade.reductions)))
+    """The cascade an operator is about: over the axis called l; otherwise the deepest, with most reductions, inner."""
+    return max(found, key=lambda cascade: (cascade.axis == "l", cascade.depth, len(cascade.reductions)))
 
 
 def cascade_over(axis: str, operator: Operator) -> Cascade:

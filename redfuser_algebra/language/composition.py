@@ -10,6 +10,18 @@ from redfuser_algebra.language.binding import Signature
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, children_replaced
 
+_COPY = "__"
+
+
+def axis_copy(axis: str, number: int) -> str:
+    """The name of a copy of an axis: a second, independent index over the same elements."""
+    return f"{axis}{_COPY}{number}"
+
+
+def copied_axis(axis: str) -> str:
+    """The axis that `axis` is a copy of; an axis that is no copy is itself."""
+    return axis.split(_COPY)[0]
+
 
 def with_leaves(expr: Expr, leaves: Mapping[str, Expr], axes: Mapping[str, str]) -> Expr:
     """`expr` with inputs and parameters replaced by name and every axis renamed (axes not in the mapping stay)."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,17 +10,26 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.environment import Environment, laid_out, taken_out
 
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import FusedForm
 
-def environment_of(operator: Operator, binding: Binding) -> Environment:
-    """The environment of a call: floating-point arrays in float64, integers and truth values as they are."""
+
+def environment_of(operator: Operator, binding: Binding, form: FusedForm | None = None) -> Environment:
+    """The environment of a call: floating-point arrays in float64, integers and truth values as they are.
+
+    A form may contract over copies of an operator's axes, and then has dimensions for them, too.
+    """
+    copies = form.axis_copies if form else {}
+    axes = (*operator.axes, *copies)
     batch_ndim = len(binding.batch)
     values = {
-        name: laid_out(_wide(array), operator.inputs[name], operator.axes, batch_ndim)
+        name: laid_out(_wide(array), operator.inputs[name], axes, batch_ndim)
         for name, array in binding.arrays.items()
     }
     for name, value in binding.params.items():
-        values[name] = np.full((1,) * (batch_ndim + len(operator.axes)), value)
-    return Environment(operator.axes, binding.sizes, values, batch=binding.batch)
+        values[name] = np.full((1,) * (batch_ndim + len(axes)), value)
+    sizes = binding.sizes | {copy: binding.sizes[axis] for copy, axis in copies.items()}
+    return Environment(axes, sizes, values, batch=binding.batch, copies=copies)
 
 
 def structured(operator: Operator, values: Sequence[np.ndarray], environment: Environment) -> object:

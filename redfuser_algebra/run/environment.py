@@ -21,6 +21,7 @@ class Environment:
     `axes` is the order of dimensions, `sizes` the length of each axis here, `batch` the broadcast batch shape.
     `values` holds inputs and parameters, `symbols` the results, pivots and components of a fused form, all laid out.
     `starts` is the absolute position of the first element of an axis (a chunk's; 0 where it says nothing);
+    `copies` maps axes that an expression may use as a second index to the axis that they copy.
     `lengths` overrides what `size(axis)` means: the length seen so far, where only a chunk is at hand.
     With `partial`, a total twin is evaluated as the partial operation that it completes.
     """
@@ -32,6 +33,7 @@ class Environment:
     batch: tuple[int, ...] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
     lengths: Mapping[str, int] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
     partial: bool = False
 
     @property
@@ -42,6 +44,13 @@ class Environment:
     def dim(self, axis: str) -> int:
         """The dimension of `axis`, counted from the end."""
         return self.axes.index(axis) - len(self.axes)
+
+    def read_along(self, value: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
+        """A laid-out value under the names `axes`: what it has along an axis, it then has along that axis' copy."""
+        for axis in axes:
+            if axis in self.copies:
+                value = np.swapaxes(value, self.dim(self.copies[axis]), self.dim(axis))
+        return value
 
     def along(self, axis: str, values: np.ndarray) -> np.ndarray:
         """A vector laid out along `axis`."""

@@ -35,7 +35,6 @@ def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None =
         values = values.astype(np.float64) if mask is not None else values
     else:
         identity = 0 if monoid == "sum" else 1
-        values = values.astype(np.int64) if values.dtype == np.bool_ else values
     if mask is not None:
         values = np.where(mask, values, np.asarray(identity, values.dtype))
     if values.shape[dim] == 0 or monoid in ("any", "all"):

@@ -41,7 +41,7 @@ def fused_by_fold(operator: Operator, form: FusedForm, binding: Binding) -> obje
 
 def fused_by_chunks(operator: Operator, form: FusedForm, binding: Binding, sizes: Sequence[int]) -> object:
     """The fused form fed chunks of these sizes (zeros are allowed), merged from left to right."""
-    environment = environment_of(operator, binding)
+    environment = environment_of(operator, binding, form)
     chunks = cut(environment, form.axis, sizes)
     state = reduce(lambda a, b: merge(form, a, b), (lift(form, chunk) for chunk in chunks), identity(form, environment))
     return completed(operator, form, state, chunks, environment)
@@ -49,7 +49,7 @@ def fused_by_chunks(operator: Operator, form: FusedForm, binding: Binding, sizes
 
 def fused_by_tree(operator: Operator, form: FusedForm, binding: Binding, sizes: Sequence[int], seed: int) -> object:
     """The fused form on chunks of these sizes, merged as a random tree; if the form commutes, in any order."""
-    environment, choose = environment_of(operator, binding), random.Random(seed)
+    environment, choose = environment_of(operator, binding, form), random.Random(seed)
     chunks = cut(environment, form.axis, sizes)
     parts = [identity(form, environment), *(lift(form, chunk) for chunk in chunks)]
     if form.order == "commutative":

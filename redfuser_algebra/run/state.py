@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
@@ -61,6 +61,12 @@ class _Values:
             self.named(name)
         return self.evaluation.of(expr)
 
+    def hold(self, name: str, held: Held) -> None:
+        """Bind a component's symbol, and for positions the symbol of the values they won with."""
+        self.symbols[name] = held.value
+        if held.won is not None:
+            self.symbols[name + WON] = held.won
+
     def named(self, name: str) -> np.ndarray:
         if name not in self.symbols:
             if name not in self.definitions:
@@ -84,7 +90,7 @@ def lift(form: FusedForm, chunk: Environment) -> State:
     values, components = _Values(form, chunk), {}
     for component in form.state:
         components[component.name] = held = _lifted(form, component, values)
-        values.symbols[component.name] = held.value
+        values.hold(component.name, held)
     return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk))
 
 
@@ -102,7 +108,7 @@ def merge(form: FusedForm, a: State, b: State) -> State:
             for part, values in zip((a, b), parts, strict=True)
         ]
         components[component.name] = held = _joined(form, component, a.environment, *moved)
-        merged.symbols[component.name] = held.value
+        merged.hold(component.name, held)
     return State(components, length, min(a.start, b.start), a.environment)
 
 
@@ -202,7 +208,7 @@ def _final_values(form: FusedForm, state: State) -> _Values:
             if name not in state.components:
                 part.symbols[name] = final.named(name.removesuffix(PRIME))
         held = state.components[component.name]
-        final.symbols[component.name] = np.where(held.present, part.of(component.rebase), held.value)
+        final.hold(component.name, replace(held, value=np.where(held.present, part.of(component.rebase), held.value)))
     return final
 
 
@@ -222,7 +228,8 @@ def _places(component: Component, environment: Environment) -> int:
 
 def _part_values(form: FusedForm, part: State, partial: bool = False) -> _Values:
     values = _Values(form, replace(part.environment, lengths={form.axis: part.length}, partial=partial))
-    values.symbols.update({name: held.value for name, held in part.components.items()})
+    for name, held in part.components.items():
+        values.hold(name, held)
     return values
 
 

@@ -128,7 +128,7 @@ class Stream:
             raise OperatorError(f"a chunk of {operator.name} with {twice[0]}=",
                                 f"{twice[0]} was also given by position", "give it once")
         given = self._given | by_position | named
-        environment = environment_of(operator, operator.bind(**given))
+        environment = environment_of(operator, operator.bind(**given), self._form)
         self._check_same(environment)
         self._given = {name: value for name, value in given.items() if name not in varying}
         return replace(environment, starts={axis: start})
