@@ -6,35 +6,9 @@ The forms are not searched for, so a fault here is a fault of the interpreter or
 from dataclasses import dataclass
 
 import redfuser_algebra.language.functions as ra
+from redfuser_algebra.discover.form import Component, FusedForm, Pivot, Result
 from redfuser_algebra.language.expr import Expr, call, const, symbol
 from redfuser_algebra.language.operator import Operator, operator
-
-
-@dataclass(frozen=True)
-class Component:
-    name: str
-    monoid: str
-    lift: Expr
-    mask: Expr | None
-    count: Expr | None
-    axes: tuple[str, ...]
-    rebase: Expr
-
-
-@dataclass(frozen=True)
-class Named:
-    name: str
-    value: Expr
-
-
-@dataclass(frozen=True)
-class FusedForm:
-    axis: str
-    state: tuple[Component, ...]
-    pivots: tuple[Named, ...]
-    results: tuple[Named, ...]
-    outputs: tuple[Expr, ...]
-    order: str = "commutative"
 
 
 @dataclass(frozen=True)
@@ -62,13 +36,14 @@ def both(name, axes=()):
 
 
 def themselves(*pairs):
-    return tuple(Named(name, symbol(name, axes)) for name, axes in pairs)
+    return tuple(Result(name, symbol(name, axes)) for name, axes in pairs)
 
 
 def by_hand(operator, state, outputs, pivots=(), results=None):
     """The case; results are the components themselves unless given."""
     results = themselves(*((c.name, c.axes) for c in state)) if results is None else results
-    return Case(operator, FusedForm("l", tuple(state), tuple(pivots), tuple(results), tuple(outputs)))
+    parts = map(tuple, (state, pivots, results, outputs))
+    return Case(operator, FusedForm("l", *parts, guards=(), facts=(), ranks={}))
 
 
 def softmax():
@@ -114,7 +89,7 @@ def variance():
         component("s2", "sum", shift(x, p) ** 2, lambda s2: s2 + 2 * scale(delta, one) + scale(delta * delta, number)),
     ]
     mean = symbol("total") / ra.size("l")
-    return by_hand(variance, state, [mean, symbol("s2") / ra.size("l")], pivots=[Named("p", mean)])
+    return by_hand(variance, state, [mean, symbol("s2") / ra.size("l")], pivots=[Pivot("p", mean)])
 
 
 def attention():

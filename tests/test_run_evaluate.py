@@ -119,6 +119,17 @@ def test_a_matrix_product_needs_no_outer_product(rng):
     assert peak < 300**3
 
 
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_a_mask_keeps_poison_out_of_a_matrix_product(poison, rng):
+    def causal(P: "m l", V: "l j"):
+        return ra.sum(P * V, "l", where=ra.index("l") <= ra.index("m"))
+
+    P, V = rng.uniform(1, 2, (6, 6)), rng.standard_normal((6, 3))
+    V[4] = poison
+    got = computed(causal, P, V)
+    assert agree(got[:4], (np.tril(P)[:4, :4] @ V[:4])) and not np.isfinite(got[4:]).any()
+
+
 def test_attention_is_numpys(rng):
     def attention(Q: "m k", K: "l k", V: "l j", scale: float = 1.0) -> "j m":
         S = ra.sum(Q * K, "k") * scale

@@ -123,6 +123,15 @@ def test_positions_count_from_where_the_data_starts():
     assert (first.item(), last.item(), value.item()) == (101, 100, 9.0)
 
 
+def test_ties_go_to_the_lowest_position_whatever_the_order_of_merging():
+    case, x = CASES["largest_three"], np.array([2.0, 5.0, 5.0, np.nan, 5.0, np.nan])
+    environment = environment_of(case.operator, case.operator.bind(x))
+    first, second, third = (lift(case.form, chunk) for chunk in cut(environment, "l", [2, 2, 2]))
+    at, best = finalize(case.form, merge(case.form, third, merge(case.form, second, first)))
+    assert at.reshape(-1).tolist() == [3, 5, 1]
+    assert agree(best.reshape(-1), [np.nan, np.nan, 5.0])
+
+
 def test_a_state_does_not_keep_its_chunk_alive():
     case = CASES["attention"]
     binding = case.operator.bind(np.ones((4, 2)), np.ones((6, 2)), np.ones((6, 2)))

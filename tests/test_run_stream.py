@@ -6,10 +6,11 @@ import weakref
 import numpy as np
 import pytest
 import redfuser_algebra.language.functions as ra
-from hand_forms import CASES, Named, by_hand, component
+from hand_forms import CASES, by_hand, component
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from redfuser_algebra.discover.form import Pivot
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, symbol
 from redfuser_algebra.language.operator import operator
@@ -87,10 +88,10 @@ def test_a_position_renamed_by_a_pivot_is_still_a_position():
     state = [component("i", "argmax", x),
              component("s", "sum", x, lambda s: ra.where(p == p1, s, 0), mask=ra.index("l") > p)]
     outputs = [symbol("s")]
-    assert moves_freely(by_hand(after, state, outputs, pivots=[Named("p", symbol("i"))]).form)
-    assert not moves_freely(by_hand(after, state, outputs, pivots=[Named("p", symbol("i") * 2)]).form)
+    assert moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i"))]).form)
+    assert not moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i") * 2)]).form)
     rebased = [state[0], component("s", "sum", x, lambda s: ra.where(p > 3, s, 0), mask=ra.index("l") > p)]
-    assert not moves_freely(by_hand(after, rebased, outputs, pivots=[Named("p", symbol("i"))]).form)
+    assert not moves_freely(by_hand(after, rebased, outputs, pivots=[Pivot("p", symbol("i"))]).form)
 
 
 def test_positions_that_nothing_holds_stay_that_way():
