@@ -15,11 +15,14 @@ and run over the reduced axis l; the other functions are elementwise.  Condition
 | settled(a, p, q) | a = q happens only where a = p and p = q (as when a <= p <= q) |
 | follows(a, p, q) | if any element has a = q_i, then q_i is one of the positions p |
 
-`contract`, `largest` and `smallest` are a sum, max and min over another axis than l; `rounded` is a rounding declared reassociable.
+`contract`, `largest` and `smallest` are a sum, max and min over another axis than l; `rounded` is a rounding
+declared reassociable.  A max, min, argmax, topk or one of their twins is of at least one element.
 
-Tags: `exact` holds over the reals, `ieee` bit for bit on floats as well, `rounding` only if roundings may be moved,
+Tags: `exact` holds over the reals wherever the left side is defined; `ieee` on NumPy's floats as well, with ±inf and
+NaN (0 and -0 count as one: NumPy's max leaves the sign of a zero open); `rounding` only if roundings may be moved,
 which the user must ask for.  `role` says when the search may apply the row: always, only where centred states are
-wanted, only where raw ones are, only under other monoids than sum (`ordered`), by the normal form of terms, or never (`disabled`: false or harmful, with the counterexample that shows it).
+wanted, only where raw ones are, only under other monoids than sum (`ordered`), by the normal form of terms, or never
+(`disabled`: false or harmful, with the counterexample that shows it).
 """
 from __future__ import annotations
 
@@ -131,28 +134,34 @@ POWERS = (
     Law("maximum_scales", "maximum(a * c, b * c)", "maximum(a, b) * c", "moving(c), nonnegative(c)"),
     Law("minimum_scales", "minimum(a * c, b * c)", "minimum(a, b) * c", "moving(c), nonnegative(c)"),
     Law("sign_of_product", "sign(a * b)", "sign(a) * sign(b)"),
-    Law("sign_of_positive", "sign(a)", "1", "positive(a)", tag="ieee"),
+    Law("sign_of_positive", "sign(a)", "1", "positive(a)"),
 )
+
+
+_PARTIAL = ("log", "log2", "sqrt")
+"""NaN at some floats: a max over such elements is NaN, while the function of their max need not be."""
 
 
 def _ordered(larger: str, smaller: str, pick: str, drop: str) -> tuple[Law, ...]:
     """max and its twins: increasing maps go through, decreasing ones turn it into the dual."""
     rows = (
-        Law(f"{larger}_shifts", f"{larger}(a + c)", f"{larger}(a) + c", "invariant(c)", tag="ieee"),
+        Law(f"{larger}_shifts", f"{larger}(a + c)", f"{larger}(a) + c", "invariant(c)"),
         Law(f"{larger}_scales_by_nonnegative", f"{larger}(a * c)", f"{larger}(a) * c",
-            "invariant(c), nonnegative(c)", tag="ieee"),
+            "invariant(c), nonnegative(c)"),
         Law(f"{larger}_scales_by_nonpositive", f"{larger}(a * c)", f"{smaller}(a) * c",
-            "invariant(c), nonpositive(c)", tag="ieee"),
+            "invariant(c), nonpositive(c)"),
         Law(f"{larger}_scales_by_any_sign", f"{larger}(a * c)", f"{pick}({larger}(a) * c, {smaller}(a) * c)",
             "invariant(c)"),
-        Law(f"{larger}_of_{pick}", f"{larger}({pick}(a, b))", f"{pick}({larger}(a), {larger}(b))", tag="ieee"),
+        # fmax skips a NaN that maximum has already spread to the other operand.
+        Law(f"{larger}_of_{pick}", f"{larger}({pick}(a, b))", f"{pick}({larger}(a), {larger}(b))",
+            tag="exact" if larger.startswith("f") else "ieee"),
         Law(f"{larger}_of_{drop}", f"{larger}({drop}(a, c))", f"{drop}({larger}(a), c)", "invariant(c)", tag="ieee"),
         Law(f"{larger}_of_reciprocal", f"{larger}(reciprocal(a))", f"reciprocal({smaller}(a))", "positive(a)",
             tag="ieee"),
         Law(f"{larger}_of_invariant", f"{larger}(c)", "c", "invariant(c)", tag="ieee"),
     )
     return rows + tuple(
-        Law(f"{larger}_of_{f}", f"{larger}({f}(a))", f"{f}({larger}(a))", tag="ieee")
+        Law(f"{larger}_of_{f}", f"{larger}({f}(a))", f"{f}({larger}(a))", tag="exact" if f in _PARTIAL else "ieee")
         for f in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "arctan", "floor", "ceil", "round", "sign"))
 
 
@@ -164,9 +173,9 @@ ORDER = (
     Law("max_enters_largest", "max(largest(a))", "largest(max(a))", tag="ieee"),
     Law("min_enters_smallest", "min(smallest(a))", "smallest(min(a))", tag="ieee"),
     Law("max_of_square", "max(a * a)", "max(abs(a)) * max(abs(a))", tag="ieee"),
-    Law("topk_shifts", "topk(a + c)", "topk(a) + c", "invariant(c)", tag="ieee"),
-    Law("topk_scales_by_nonnegative", "topk(a * c)", "topk(a) * c", "invariant(c), nonnegative(c)", tag="ieee"),
-    *(Law(f"topk_of_{f}", f"topk({f}(a))", f"{f}(topk(a))", tag="ieee")
+    Law("topk_shifts", "topk(a + c)", "topk(a) + c", "invariant(c)"),
+    Law("topk_scales_by_nonnegative", "topk(a * c)", "topk(a) * c", "invariant(c), nonnegative(c)"),
+    *(Law(f"topk_of_{f}", f"topk({f}(a))", f"{f}(topk(a))", tag="exact" if f in _PARTIAL else "ieee")
       for f in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "arctan")),
 )
 
