@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.question import Question, needed_laws
+from redfuser_algebra.discover.show import form_latex, form_markdown, form_text, merge_text, update_text
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, subterms, symbol
 
@@ -48,6 +50,7 @@ class Pivot:
 
     name: str
     value: Expr
+    axes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Result:
 
     name: str
     value: Expr
+    axes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,15 @@ class FusedForm:
         return tuple(fact for fact in self.facts if fact.kind == "danger")
 
     @cached_property
+    def symbol_axes(self) -> dict[str, tuple[str, ...]]:
+        """The axes of every symbol, new pivots included, in the order in which expressions name them."""
+        axes = {row.name: row.axes for row in (*self.pivots, *self.results)}
+        axes |= {name + "'": own for name, own in axes.items()}
+        for component in self.state:
+            axes[component.name] = axes[component.name + WON] = component.axes
+        return axes
+
+    @cached_property
     def axis_copies(self) -> dict[str, str]:
         """Axes that the formulas contract over next to the axis they copy: copy → axis."""
         formulas = [component.rebase for component in self.state] + [component.lift for component in self.state]
@@ -117,3 +130,22 @@ class FusedForm:
     def component(self, name: str) -> Component:
         """The component of that name.  Raises KeyError."""
         return {component.name: component for component in self.state}[name]
+
+    @property
+    def update(self) -> str:
+        """What one more element does to the state, in plain mathematics: `s' = s·exp(m − m') + exp(x[l] − m')`."""
+        return update_text(self)
+
+    @property
+    def merge(self) -> str:
+        """What two states a and b make together, in plain mathematics."""
+        return merge_text(self)
+
+    def __str__(self) -> str:
+        return form_text(self)
+
+    def _repr_latex_(self) -> str:
+        return f"$${form_latex(self)}$$"
+
+    def _repr_markdown_(self) -> str:
+        return form_markdown(self)

@@ -33,6 +33,8 @@ def _tidied(term: Expr) -> Expr:
 def _product(term: Expr) -> Expr:
     number, above, below = 1, [], []
     for factor, up in _factors(term, True):
+        if factor.op == "const" and factor.value < 0:
+            number, factor = -number, const(-factor.value)
         if up and _is_whole(factor):
             number = number * factor.value
         elif factor is not const(1) and factor is not const(1.0):
