@@ -35,8 +35,8 @@ def built(search: Search) -> FusedForm:
         Component(names[d.name], d.monoid, d.lift, d.mask, d.count, d.axes, rename(d.rebase)) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
-    pivots = tuple(Pivot(name, substitute(value, length)) for name, value in _pivots(search))
-    results = tuple(Result(r.name, rename(search.results[r.name])) for r in search.cascade.reductions)
+    pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
+    results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes) for r in search.cascade.reductions)
     facts = tuple(_facts(search, state, results))
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,

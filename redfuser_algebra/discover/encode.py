@@ -102,7 +102,7 @@ class Encoder:
         if not self.varies(expr):
             return self.leaf(expr, "K")
         if expr.op == "multiply":
-            return self._times(*map(self.term, expr.args))
+            return self._product(*expr.args)
         if expr.op == "negative":
             return self._times("(Num (rational -1 1))", self.term(expr.args[0]))
         if expr.op == "divide":
@@ -114,12 +114,29 @@ class Encoder:
     def _times(self, a: str, b: str) -> str:
         return f"(Mul {a} {b})"
 
+    def _product(self, a: Expr, b: Expr) -> str:
+        """a · b; contractions that occur in both run over axes of their own in each."""
+        first = self.term(a)
+        return self._times(first, self._again(b) if self._contractions(a) & self._contractions(b) else self.term(b))
+
     def _repeated(self, base: Expr, power: int) -> str:
-        name = self.term(base)
-        product = name
+        product, again = self.term(base), bool(self._contractions(base))
         for _ in range(power - 1):
-            product = self._times(product, name)
+            product = self._times(product, self._again(base) if again else self.term(base))
         return product
+
+    def _contractions(self, expr: Expr) -> set[Expr]:
+        return {term for term in subterms(expr) if term.op == "reduce" and sees_pivot(term)}
+
+    def _again(self, expr: Expr) -> str:
+        """A second occurrence of a term, with new axes for the contractions inside it."""
+        remembered = dict(self._known)
+        for term in subterms(expr):
+            if self._contractions(term):
+                self._known.pop(term, None)
+        name = self.term(expr)
+        self._known.update(remembered)
+        return name
 
     def _applied(self, expr: Expr) -> str:
         head = _head(expr)
@@ -222,7 +239,7 @@ class Encoder:
 
 _RULES: dict[str, Callable[[Encoder, Expr], str]] = {
     "add": lambda self, expr: f"(Add {self.term(expr.args[0])} {self.term(expr.args[1])})",
-    "multiply": lambda self, expr: self._times(*map(self.term, expr.args)),
+    "multiply": lambda self, expr: self._product(*expr.args),
     "negative": lambda self, expr: self._negated(self.term(expr.args[0])),
     "subtract": Encoder._difference, "shift": Encoder._difference,
     "divide": Encoder._quotient, "scaled": Encoder._quotient,
@@ -350,7 +367,7 @@ def total(parts: list[Expr]) -> Expr:
 def contraction(axis: str, body: Expr, monoid: str = "sum") -> Expr:
     """⊕ over `axis`, under the axis' own name again where nothing else in the body has it."""
     own = copied_axis(axis)
-    if own not in body.axes:
+    if own not in {used for term in subterms(body) for used in term.axes}:
         body, axis = with_leaves(body, {}, {axis: own}), own
     return Expr("reduce", (body,), (monoid, axis, ""))
 

@@ -92,16 +92,19 @@ class Facts:
     def settled(self, a: Expr, p: Expr) -> bool:
         """Whether a equals a later value of p only where it equals p and p has not moved."""
         p = self.meaning(p)
-        if p.op == "symbol" and self.results[p.name].monoid in ("argmax", "argmin"):
+        if self._leads(p, ("argmax", "argmin")):
             return a is Expr("index", (), (self.axis,))
         return (self.below(a, p) and self.motion(p) == POSITIVE) or (
             self.above(a, p) and self.motion(p) == NEGATIVE)
 
     def follows(self, a: Expr, p: Expr) -> bool:
         """Whether p are the positions of a top-k and a is the position: whatever later leads is among p, or is new."""
-        p = self.meaning(p)
-        is_positions = p.op == "symbol" and self.results[p.name].monoid == "argtopk"
-        return is_positions and a is Expr("index", (), (self.axis,))
+        return self._leads(self.meaning(p), ("argtopk",)) and a is Expr("index", (), (self.axis,))
+
+    def _leads(self, p: Expr, monoids: tuple[str, ...]) -> bool:
+        """Whether p is the position of a running winner: one that never returns to an element it has left behind."""
+        result = self.results.get(p.name) if p.op == "symbol" else None
+        return result is not None and result.monoid in monoids and not self.moves(result.body)
 
     def motion(self, term: Expr) -> str:
         """POSITIVE if a pivot only grows as elements join, NEGATIVE if it only shrinks, "" if it may do either.

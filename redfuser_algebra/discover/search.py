@@ -11,23 +11,21 @@ from fractions import Fraction
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.egraph import Answer, Limits, Sexp
 from redfuser_algebra.discover.encode import (
-    Decoder, Encoder, addends, contraction, product, sees_pivot, times, total)
+    Decoder, Encoder, product, sees_pivot, times, total)
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots
 from redfuser_algebra.discover.question import Question, asked
 from redfuser_algebra.discover.rulesets import relevant
 from redfuser_algebra.discover.simplify import settled
+from redfuser_algebra.discover.summands import (
+    Rows, at_old, canonical_axes, element_term, rows_of, scaled, summand)
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.composition import copied_axis, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 
 LARGEST_RANK = 16
 _LINEAR = ("sum", "prod")
-
-Monomial = tuple[tuple[str, ...], tuple[Expr, ...]]
-"""The axes a summand is contracted over, and its factors that do not vary along l."""
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -155,9 +153,10 @@ class Search:
         body = decoder.expr(inner, lambda nested: self._kept(decoder, nested, mask, count))
         if monoid == "sum":
             return self._sum(body, mask, at_new=False)
-        body, _ = _canonical(body, body.axes)
-        draft = self._other(monoid, body, mask, count if MONOIDS[monoid].counted else None)
-        written = {copied_axis(axis): axis for axis in decoder.expr(inner, lambda nested: const(0)).axes}
+        copies = tuple(axis for axis in body.axes if copied_axis(axis) != axis)
+        names = canonical_axes(body, copies, () if mask is None else mask.axes)
+        draft = self._other(monoid, with_leaves(body, {}, names), mask, count if MONOIDS[monoid].counted else None)
+        written = {canonical: axis for axis, canonical in names.items()}
         return symbol(draft.name, tuple(written.get(axis, axis) for axis in draft.axes))
 
     def _other(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Draft:
@@ -197,29 +196,29 @@ class Search:
         rows = self._rows(body, mask)
         sums = self._sums.setdefault(mask, _Sums())
         if not at_new:
-            rows = _at_old(rows, self._old)
+            rows = at_old(rows, self._old)
+        join = scaled if at_new else times
         parts: dict[int, list[Expr]] = {}
-        contracted: list[Expr] = []
-        for (bound, factors), vector in rows.items():
+        others: list[Expr] = []
+        for weight, vector in rows.items():
             for index, share in self._coordinates(vector, mask, sums).items():
                 draft = sums.drafts[index]
-                if bound:
-                    contracted.append(_contracted(bound, share, factors, draft, body))
+                if weight.plain:
+                    parts.setdefault(index, []).append(product(share, list(weight.factors)))
                 else:
-                    parts.setdefault(index, []).append(product(share, list(factors)))
-        join = _scaled if at_new else times
-        return total([join(total(weights), sums.drafts[index].symbol) for index, weights in parts.items()] + contracted)
+                    others.append(summand(weight, share, draft.symbol, draft.axes, join))
+        return total([join(total(weights), sums.drafts[index].symbol) for index, weights in parts.items()] + others)
 
     def _coordinates(self, vector: Vector, mask: Expr | None, sums: _Sums) -> dict[int, Fraction]:
         known = sums.span.coordinates(vector)
         lead = next(iter(vector.values()))
-        scaled = {body: share / lead for body, share in vector.items()}
-        if known is None and self._vanishes(scaled, mask):
-            self._needs.add(frozenset(scaled.items()))
+        unit = {body: share / lead for body, share in vector.items()}
+        if known is None and self._vanishes(unit, mask):
+            self._needs.add(frozenset(unit.items()))
             return {}
         if known is None:
-            index = sums.span.add(scaled)
-            lift = total([product(share, _factors(body)) for body, share in scaled.items()])
+            index = sums.span.add(unit)
+            lift = total([element_term(share, body) for body, share in unit.items()])
             axes = tuple(axis for axis in Expr("reduce", (lift,), ("sum", self.axis, "")).axes)
             if mask is not None:
                 axes = tuple(dict.fromkeys((*axes, *(axis for axis in mask.axes if axis != self.axis))))
@@ -233,21 +232,13 @@ class Search:
         self._needs.update(sums.drafts[index].name for index in known)
         return known
 
-    def _rows(self, body: Expr, mask: Expr | None) -> dict[Monomial, Vector]:
-        """Σ body at the new pivots: for each product of invariant factors, the vector of element terms it multiplies."""
+    def _rows(self, body: Expr, mask: Expr | None) -> Rows:
+        """Σ body at the new pivots: for each weight, the vector of element terms it multiplies."""
         encoder, answer = self._found(*self._ask("sum", body, mask, self.settings.prefer))
-        decoder = encoder.decoder()
-        rows: dict[Monomial, Vector] = {}
-        for bound, term in addends(answer.term):
-            read = _monomial(term, decoder)
-            if read is None:
-                raise Stuck(self._reduction, body, False, "the answer is not linear in the kept sums")
-            share, factors, element = read
-            element, bound_here = _canonical(element, bound)
-            vector = rows.setdefault((bound_here, factors), {})
-            vector[element] = vector.get(element, Fraction(0)) + share
-        cleaned = {key: {e: s for e, s in vector.items() if s} for key, vector in rows.items()}
-        return {key: vector for key, vector in cleaned.items() if vector}
+        rows = rows_of(answer.term, encoder.decoder(), () if mask is None else mask.axes)
+        if rows is None:
+            raise Stuck(self._reduction, body, False, "the answer is not linear in the kept sums")
+        return rows
 
     def _vanishes(self, vector: Vector, mask: Expr | None) -> bool:
         """Whether a sum is 0 by what its pivots mean, as Σ (x − μ) is when μ is the mean of x."""
@@ -256,7 +247,7 @@ class Search:
         if not means:
             return False
         encoder = Encoder(self.axis, self.facts.under(mask), moving=False)
-        body = encoder.term(total([product(share, _factors(element)) for element, share in vector.items()]))
+        body = encoder.term(total([element_term(share, element) for element, share in vector.items()]))
         for name in means:
             self._define_quotient(encoder, symbol(name, self.pivots.values[name].axes), mask)
         answer = self._asked(encoder, f'(Red "sum" "{self._mask_name(mask)}" {body})', "raw", "sum")
@@ -306,73 +297,6 @@ def _names_in(cascade: Cascade) -> set[str]:
     terms = subterms(*parts, *cascade.outputs)
     return {term.name for term in terms if term.op in ("input", "param", "symbol")} | {
         axis for term in terms for axis in term.axes} | {r.name for r in cascade.reductions} | {cascade.axis}
-
-
-def _monomial(term: Sexp, decoder: Decoder) -> tuple[Fraction, tuple[Expr, ...], Expr] | None:
-    """A summand q · factors · Σ element, or None if it is not of that shape.  0 has no factors and the element 0."""
-    if term == ("Num", ("rational", 0, 1)):
-        return Fraction(0), (), const(0)
-    if term[0] != "Term":
-        return None
-    _, (_, numerator, denominator), *bags = term
-    factors, elements = [], []
-    for item in (item for bag in bags for item in bag[1:]):
-        kept = item[0] == "Of" and item[1][0] == "Kept"
-        (elements if kept else factors).append(item[1] if kept else item)
-    if len(elements) != 1:
-        return None
-    element = decoder.expr(elements[0][3], lambda nested: const(0))
-    decoded = sorted((decoder.factor(item, lambda nested: const(0)) for item in factors), key=repr)
-    return Fraction(numerator, denominator), tuple(decoded), element
-
-
-def _canonical(element: Expr, bound: tuple[str, ...]) -> tuple[Expr, tuple[str, ...]]:
-    """An element term with bound axes under their own names; the bound axes are remembered where it has them."""
-    for axis in bound:
-        own = copied_axis(axis)
-        if axis in element.axes and own not in element.axes:
-            element = with_leaves(element, {}, {axis: own})
-    return element, bound
-
-
-def _contracted(bound: tuple[str, ...], share: Fraction, factors: tuple[Expr, ...], draft: Draft, body: Expr) -> Expr:
-    """Σ over the bound axes of factors · component, the component's axes renamed to match."""
-    own = {copied_axis(axis): axis for axis in bound if any(axis in factor.axes for factor in factors)}
-    component = symbol(draft.name, tuple(own.get(axis, axis) for axis in draft.axes))
-    result = _scaled(product(share, list(factors)), component)
-    for axis in bound:
-        if axis in result.axes:
-            result = contraction(axis, result)
-    return result
-
-
-def _factors(body: Expr) -> list[Expr]:
-    return [] if body is const(1) else [body]
-
-
-def _scaled(weight: Expr, state: Expr) -> Expr:
-    """weight ⊙ state: the total twin of the product, or a selection where the weight is a condition."""
-    if weight.op == "const" and weight.value == 1:
-        return state
-    if weight.op == "where" and weight.args[2] is const(0):
-        return call("where", weight.args[0], _scaled(weight.args[1], state), 0)
-    if weight.op == "equal":
-        return call("where", weight, state, 0)
-    return call("scale", weight, state)
-
-
-def _at_old(rows: dict[Monomial, Vector], old) -> dict[Monomial, Vector]:
-    """Rows where new and old pivots are the same: shifts are 0, ratios 1, and alike coefficients are put together."""
-    merged: dict[Monomial, Vector] = {}
-    for (bound, factors), vector in rows.items():
-        value = settled(product(Fraction(1), list(factors)), old)
-        if value.op == "const" and value.value == 0:
-            continue
-        kept = () if value is const(1) else (value,)
-        target = merged.setdefault((bound, kept), {})
-        for element, share in vector.items():
-            target[element] = target.get(element, Fraction(0)) + share
-    return {key: {e: s for e, s in vector.items() if s} for key, vector in merged.items()}
 
 
 def _residual(term: Sexp, decoder: Decoder) -> Expr | None:

@@ -61,6 +61,8 @@ def _equal(term: Expr) -> Expr:
 
 def _choice(term: Expr) -> Expr:
     condition, a, b = term.args
+    if a is b:
+        return a
     return (a if condition.value else b) if condition.op == "const" else term
 
 

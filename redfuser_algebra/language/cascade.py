@@ -15,6 +15,9 @@ from redfuser_algebra.language.operator import Operator
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
             "argtopk": "pos", "any": "some", "all": "every"}
 
+MAIN = "l"
+"""The axis that is reduced, by convention: one of this name is always a cascade of its own."""
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -57,13 +60,13 @@ def cascades(operator: Operator) -> tuple[Cascade, ...]:
     terms = subterms(*operator.outputs)
     reductions = [term for term in terms if term.op == "reduce"]
     axes = dict.fromkeys(term.axis for term in reductions)
-    own = [axis for axis in axes if not _feeds_only(axis, reductions, terms, operator.outputs)]
+    own = [axis for axis in axes if axis == MAIN or not _feeds_only(axis, reductions, terms, operator.outputs)]
     return tuple(cascade_over(axis, operator) for axis in own)
 
 
 def primary(found: tuple[Cascade, ...]) -> Cascade:
     """The cascade an operator is about: over the axis called l; otherwise the deepest, with most reductions, inner."""
-    return max(found, key=lambda cascade: (cascade.axis == "l", cascade.depth, len(cascade.reductions)))
+    return max(found, key=lambda cascade: (cascade.axis == MAIN, cascade.depth, len(cascade.reductions)))
 
 
 def cascade_over(axis: str, operator: Operator) -> Cascade:

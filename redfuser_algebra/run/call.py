@@ -29,7 +29,8 @@ def environment_of(operator: Operator, binding: Binding, form: FusedForm | None 
     for name, value in binding.params.items():
         values[name] = np.full((1,) * (batch_ndim + len(axes)), value)
     sizes = binding.sizes | {copy: binding.sizes[axis] for copy, axis in copies.items()}
-    return Environment(axes, sizes, values, batch=binding.batch, copies=copies)
+    own = operator.inputs | (form.symbol_axes if form else {})
+    return Environment(axes, sizes, values, batch=binding.batch, own=own)
 
 
 def structured(operator: Operator, values: Sequence[np.ndarray], environment: Environment) -> object:

@@ -21,7 +21,8 @@ class Environment:
     `axes` is the order of dimensions, `sizes` the length of each axis here, `batch` the broadcast batch shape.
     `values` holds inputs and parameters, `symbols` the results, pivots and components of a fused form, all laid out.
     `starts` is the absolute position of the first element of an axis (a chunk's; 0 where it says nothing);
-    `copies` maps axes that an expression may use as a second index to the axis that they copy.
+    `own` holds the axes of named values, in the order in which expressions name them: one may read a value under
+    other axes, copies of its own.
     `lengths` overrides what `size(axis)` means: the length seen so far, where only a chunk is at hand.
     With `partial`, a total twin is evaluated as the partial operation that it completes.
     """
@@ -33,7 +34,7 @@ class Environment:
     batch: tuple[int, ...] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
     lengths: Mapping[str, int] = field(default_factory=dict)
-    copies: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     partial: bool = False
 
     @property
@@ -45,12 +46,14 @@ class Environment:
         """The dimension of `axis`, counted from the end."""
         return self.axes.index(axis) - len(self.axes)
 
-    def read_along(self, value: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
-        """A laid-out value under the names `axes`: what it has along an axis, it then has along that axis' copy."""
-        for axis in axes:
-            if axis in self.copies:
-                value = np.swapaxes(value, self.dim(self.copies[axis]), self.dim(axis))
-        return value
+    def read_along(self, value: np.ndarray, own: tuple[str, ...], axes: tuple[str, ...]) -> np.ndarray:
+        """A laid-out value with the dimension of each of its `own` axes moved to the one in the same place of `axes`."""
+        if set(own) == set(axes):
+            return value
+        source, target = [self.dim(axis) for axis in own], [self.dim(axis) for axis in axes]
+        order = dict(zip(target, source, strict=True))
+        order |= zip((dim for dim in source if dim not in target), (dim for dim in target if dim not in source), strict=True)
+        return np.transpose(value, [order.get(dim, dim) for dim in range(-self.ndim, 0)])
 
     def along(self, axis: str, values: np.ndarray) -> np.ndarray:
         """A vector laid out along `axis`."""

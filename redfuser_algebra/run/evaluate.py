@@ -53,7 +53,7 @@ def _bound(evaluation: Evaluation, term: Expr) -> np.ndarray:
     environment = evaluation.environment
     values = environment.symbols if term.op == "symbol" else environment.values
     if term.name in values:
-        return environment.read_along(values[term.name], term.axes)
+        return environment.read_along(values[term.name], environment.own.get(term.name, term.axes), term.axes)
     raise OperatorError(f"the value of {term.name!r}", f"no {term.op} of this name is bound", f"give {term.name}=…")
 
 

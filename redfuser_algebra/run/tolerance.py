@@ -19,11 +19,18 @@ TOLERANCE: dict[str, tuple[float, float]] = {
 }
 """dtype of the inputs → (relative, absolute) tolerance; the absolute one is in units of the data's scale."""
 
+UNIT: dict[str, float] = {"float64": 16 * 2.0**-53, "float32": 16 * 2.0**-24}
+"""dtype of the arithmetic → what one operation may err by, relative to its result, where bounds are carried through.
 
-def agree(a: object, b: object, dtype: str = "float64", scale: float = 1.0) -> bool:
+16 roundoffs: an exponential of a few ulps, and the handful of operations with which a fused form moves a state.
+"""
+
+
+def agree(a: object, b: object, dtype: str = "float64", scale: float = 1.0, error: object = None) -> bool:
     """|a − b| ≤ rtol·|b| + atol·scale everywhere; infinities and NaN must be equal, shapes too.
 
     `b` is the reference and `scale` the size of the terms it was made of, so that cancellation is judged fairly.
+    With `error`, the bounds that `conditioning` finds, these are the tolerance, and where they are inf, anything goes.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
@@ -32,5 +39,7 @@ def agree(a: object, b: object, dtype: str = "float64", scale: float = 1.0) -> b
     same = (a == b) | ((a != a) & (b != b))
     a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
+        if error is not None:
+            return bool(np.all(same | (np.abs(a - b) <= error) | np.isinf(error)))
         near = np.abs(a - b) <= rtol * np.abs(b) + atol * scale
     return bool(np.all(same | (near & (rtol > 0) & np.isfinite(a) & np.isfinite(b))))
