@@ -37,6 +37,11 @@ def shift(a, p):
         return np.where(np.equal(a, p), 0.0, np.subtract(a, p))
 
 
+def anchor(p):
+    """p, and 0 where p is not finite: while 0/0 parts are merged a state is kept about 0, where it is finite."""
+    return np.where(np.isfinite(p), p, 0.0)
+
+
 def ratio(p, q):
     """p / q, and 1 where p = q, also at 0 and ±inf: rescaling a state to its own pivot is the identity."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -98,6 +103,8 @@ def _rows() -> tuple[Function, ...]:
         f("logical_or", 2, np.logical_or, ("+", "+"), infix="|", boolean=True),
         f("logical_not", 1, np.logical_not, ("-",), infix="~", boolean=True),
         f("shift", 2, shift, ("s", "-"), latex=r"%s \ominus %s"),
+        f("anchor", 1, anchor),
+        f("identity", 1, np.positive),
         f("ratio", 2, ratio, latex=r"\frac{%s}{%s}"),
         f("scaled", 2, scaled, latex=r"\frac{%s}{%s}"),
         f("scale", 2, scale, latex=r"%s \odot %s"),
@@ -106,5 +113,5 @@ def _rows() -> tuple[Function, ...]:
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _rows()}
 
-TOTAL_TWINS = {"shift": "subtract", "ratio": "divide", "scaled": "divide", "scale": "multiply"}
+TOTAL_TWINS = {"shift": "subtract", "anchor": "identity", "ratio": "divide", "scaled": "divide", "scale": "multiply"}
 """Each total twin and the partial operation it completes."""

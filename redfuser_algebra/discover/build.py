@@ -11,13 +11,14 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
 from redfuser_algebra.discover.search import Draft, Search
-from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
             "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low"}
 
 _GUARDS = (
     ("shift", "a − p is 0 where a = p, also at ±inf, so that moving a state to its own pivot changes nothing"),
+    ("anchor", "a pivot that is 0/0 in one part is taken as 0 there until the parts are merged"),
     ("ratio", "p / p′ is 1 where p = p′, also at 0 and inf, so that rescaling a state to its own pivot changes nothing"),
     ("scaled", "x / p is 0 where p = 0: |x| ≤ p leaves only x = 0"),
     ("scale", "a sum that is 0 stays 0 under any factor, so an empty part stays empty"),
@@ -31,8 +32,10 @@ def built(search: Search) -> FusedForm:
     names = _final_names(search, drafts)
     names |= {plain: names[indexed] + WON for plain, indexed in doubles.items()}
     rename = _Renaming(names).expr
+    anchored = _anchors(search)
     state = tuple(
-        Component(names[d.name], d.monoid, d.lift, d.mask, d.count, d.axes, rename(d.rebase)) for d in drafts)
+        Component(names[d.name], d.monoid, _about(anchored, d.lift), d.mask, d.count, d.axes,
+                  _about(anchored, rename(d.rebase))) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
@@ -127,6 +130,26 @@ class _Renaming:
         found = {term: symbol(self.names[term.name], term.axes)
                  for term in subterms(expr) if term.op == "symbol" and term.name in self.names}
         return substitute(expr, found)
+
+
+def _anchors(search: Search) -> set[str]:
+    """The pivots that may be 0/0 or x/0 for a part though not for the whole: those with a divisor of unknown sign."""
+    undefined = set()
+    for name, value in search.pivots.values.items():
+        divisors = [term.args[-1] for term in subterms(value) if term.op in ("divide", "reciprocal")]
+        if any(search.facts.moves(divisor) and divisor.op != "size" and search.facts.sign(divisor) != POSITIVE
+               for divisor in divisors):
+            undefined |= {name, name + "'"}
+    return undefined
+
+
+def _about(anchored: set[str], expr: Expr) -> Expr:
+    """`expr` with shifts from and to such pivots taken about their anchors."""
+    def anchor(term: Expr) -> Expr:
+        return call("anchor", term) if term.op == "symbol" and term.name in anchored else term
+
+    shifts = {term: call("shift", *map(anchor, term.args)) for term in subterms(expr) if term.op == "shift"}
+    return substitute(expr, {term: to for term, to in shifts.items() if to is not term})
 
 
 def _guards(state: tuple[Component, ...]) -> Iterator[Guard]:

@@ -5,7 +5,7 @@ means (x ≤ max x for every element that takes part; a running max only grows).
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS

@@ -13,7 +13,7 @@ NO_POSITION = int(MONOIDS["argmax"].identity)
 _LAST = np.iinfo(np.int64).max
 _UFUNCS = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-    "any": np.logical_or, "all": np.logical_and,
+    "fmax": np.fmax, "fmin": np.fmin, "any": np.logical_or, "all": np.logical_and,
 }
 
 
@@ -31,7 +31,7 @@ def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None =
     identity = MONOIDS[monoid].identity
     if monoid in ("any", "all"):
         values = values != 0
-    elif monoid in ("max", "min"):
+    elif monoid in ("max", "min", "fmax", "fmin"):
         values = values.astype(np.float64) if mask is not None else values
     else:
         identity = 0 if monoid == "sum" else 1
