@@ -36,7 +36,7 @@ def both(name, axes=()):
 
 
 def themselves(*pairs):
-    return tuple(Result(name, symbol(name, axes)) for name, axes in pairs)
+    return tuple(Result(name, symbol(name, axes), axes) for name, axes in pairs)
 
 
 def by_hand(operator, state, outputs, pivots=(), results=None):
@@ -89,7 +89,7 @@ def variance():
         component("s2", "sum", shift(x, p) ** 2, lambda s2: s2 + 2 * scale(delta, one) + scale(delta * delta, number)),
     ]
     mean = symbol("total") / ra.size("l")
-    return by_hand(variance, state, [mean, symbol("s2") / ra.size("l")], pivots=[Pivot("p", mean)])
+    return by_hand(variance, state, [mean, symbol("s2") / ra.size("l")], pivots=[Pivot("p", mean, ())])
 
 
 def attention():
@@ -124,6 +124,16 @@ def value_at_argmax():
         component("v", "sum", ra.where(ra.index("l") == i, y, 0), lambda v: ra.where(i == i1, v, 0)),
     ]
     return by_hand(value_at_argmax, state, [i, symbol("j"), symbol("v")])
+
+
+def masked_positions():
+    @operator
+    def masked_positions(x: "l", w: "l"):
+        return ra.argmax(x, "l", where=w > 0), ra.argmin(x, "l", where=w > 0)
+
+    x, w = Expr("input", (), ("x", ("l",))), Expr("input", (), ("w", ("l",)))
+    state = [component("i", "argmax", x, mask=w > 0), component("j", "argmin", x, mask=w > 0)]
+    return by_hand(masked_positions, state, [symbol("i"), symbol("j")])
 
 
 def count_of_max():
@@ -180,6 +190,6 @@ def plain():
 
 CASES = {
     make.__name__: make()
-    for make in (softmax, masked_softmax, variance, attention, value_at_argmax, count_of_max, largest_three,
-                 scaled_sum, plain)
+    for make in (softmax, masked_softmax, variance, attention, value_at_argmax, masked_positions, count_of_max,
+                 largest_three, scaled_sum, plain)
 }

@@ -163,6 +163,11 @@ def test_dtypes_are_numpys():
         assert all(isinstance(value, np.generic) for value in got)
 
 
+def test_whole_numbers_to_negative_powers_are_fractions():
+    assert evaluate(ra.power(X, const(-1)), along_l(x=np.array([2, 4]))).reshape(-1).tolist() == [0.5, 0.25]
+    assert evaluate(ra.power(X, const(2)), along_l(x=np.array([2, 4]))).dtype == np.int64
+
+
 def test_an_axis_that_starts_later():
     x = np.array([3.0, 9.0, 1.0])
     environment = Environment(("l",), {"l": 3}, {"x": x}, starts={"l": 10}, lengths={"l": 13})

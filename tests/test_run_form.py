@@ -132,6 +132,13 @@ def test_ties_go_to_the_lowest_position_whatever_the_order_of_merging():
     assert agree(best.reshape(-1), [np.nan, np.nan, 5.0])
 
 
+def test_the_worst_value_still_beats_no_value():
+    case = CASES["masked_positions"]
+    for worst, which in [(-np.inf, 0), (np.inf, 1)]:
+        binding = case.operator.bind(np.array([7.0, worst]), np.array([0, 1]))
+        assert fused_by_fold(case.operator, case.form, binding)[which] == 1 == reference(case.operator, binding)[which]
+
+
 def test_a_state_does_not_keep_its_chunk_alive():
     case = CASES["attention"]
     binding = case.operator.bind(np.ones((4, 2)), np.ones((6, 2)), np.ones((6, 2)))

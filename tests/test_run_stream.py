@@ -88,10 +88,10 @@ def test_a_position_renamed_by_a_pivot_is_still_a_position():
     state = [component("i", "argmax", x),
              component("s", "sum", x, lambda s: ra.where(p == p1, s, 0), mask=ra.index("l") > p)]
     outputs = [symbol("s")]
-    assert moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i"))]).form)
-    assert not moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i") * 2)]).form)
+    assert moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i"), ())]).form)
+    assert not moves_freely(by_hand(after, state, outputs, pivots=[Pivot("p", symbol("i") * 2, ())]).form)
     rebased = [state[0], component("s", "sum", x, lambda s: ra.where(p > 3, s, 0), mask=ra.index("l") > p)]
-    assert not moves_freely(by_hand(after, rebased, outputs, pivots=[Pivot("p", symbol("i"))]).form)
+    assert not moves_freely(by_hand(after, rebased, outputs, pivots=[Pivot("p", symbol("i"), ())]).form)
 
 
 def test_positions_that_nothing_holds_stay_that_way():
