@@ -225,7 +225,8 @@ PRODUCTS = (
     Law("prod_of_sqrt", "prod(sqrt(a))", "sqrt(prod(a))", "nonnegative(a)"),
     Law("prod_of_power", "prod(power(a, r))", "power(prod(a), r)", "positive(a), invariant(r)"),
     Law("prod_of_reciprocal", "prod(reciprocal(a))", "reciprocal(prod(a))"),
-    Law("prod_is_sign_and_log", "prod(a)", "prod(sign(a)) * exp2(sum(log2(abs(a))))", role="alternative"),
+    Law("prod_is_sign_and_log", "prod(a)", "prod(sign(a)) * exp2(sum(log2(where(a == 0, 1, abs(a)))))",
+        role="alternative"),
 )
 
 ROUNDING = (
