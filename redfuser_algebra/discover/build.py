@@ -170,7 +170,7 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
         if component.monoid == "sum" and facts.sign(component.lift) in ("nonnegative", "positive"):
             yield Fact("sign", f"{component.name} ≥ 0")
     yield from _divisors(search, results)
-    yield from _cancellations(results)
+    yield from _cancellations(search, results)
 
 
 def _order_facts(search: Search) -> Iterator[Fact]:
@@ -215,10 +215,13 @@ def _divisors(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
             yield Fact("danger", f"{divisor} divides and may be 0: the result is then what IEEE division gives")
 
 
-def _cancellations(results: tuple[Result, ...]) -> Iterator[Fact]:
-    for result in results:
+def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
+    for result, reduction in zip(results, search.cascade.reductions, strict=True):
+        if reduction.monoid != "sum":
+            continue
         components = {term.name for term in subterms(result.value) if term.op == "symbol"}
-        differs = any(term.op in ("subtract", "negative") for term in subterms(result.value))
+        differs = any(term.op in ("subtract", "negative") or term.op == "const" and term.value < 0
+                      for term in subterms(result.value))
         if differs and len(components) > 2:
             yield Fact("danger", f"{result.name} = {result.value} is a difference of sums: it cancels where they are large "
                                  "against it")

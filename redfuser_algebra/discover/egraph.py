@@ -1,7 +1,6 @@
 """One question to a fresh e-graph: program text in, the cheapest equal term out.  The only importer of egglog."""
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -10,11 +9,11 @@ from functools import cache
 
 import egglog.bindings as egglog
 
-from redfuser_algebra.discover.rulesets import STUCK, law_of, program
+from redfuser_algebra.algebra.laws import LAWS
+from redfuser_algebra.discover.rulesets import STUCK, foundation, law_of, law_program
 
 Sexp = tuple | str | int
 
-_TOKEN = re.compile(r'[()]|"(?:[^"\\]|\\.)*"|[^\s()]+')
 _ENOUGH = 1_000
 """An e-graph of this size that has an answer is not grown further in the hope of a better one."""
 
@@ -53,14 +52,21 @@ class UnsoundLaws(RuntimeError):
 
 
 class _Loaded(threading.local):
-    """One e-graph per thread with the whole law table loaded; each question gets a copy of it (push, then pop).
+    """One e-graph per thread with the laws that were asked for; each question gets a copy of it (push, then pop).
 
-    Loading checks every rule's types and takes a hundred times as long as a question.
+    Loading a law checks its rules' types, which takes longer than most questions: so each is loaded once.
     """
 
     def __init__(self) -> None:
         self.graph = egglog.EGraph()
-        self.run(program())
+        self.laws: set[str] = set()
+        self.run(foundation())
+
+    def load(self, laws: Iterable[str]) -> None:
+        """Load the laws that are not there yet."""
+        fresh = [law for law in laws if law not in self.laws]
+        self.run("\n".join(law_program(LAWS[law]) for law in fresh))
+        self.laws.update(fresh)
 
     def run(self, text: str) -> list:
         return self.graph.run_program(*self.graph.parse_program(text))
@@ -73,7 +79,9 @@ def _loaded() -> _Loaded:
 
 def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits) -> Answer:
     """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`."""
-    run = _loaded().run
+    laws, loaded = list(laws), _loaded()
+    loaded.load(laws)
+    run = loaded.run
     run("(push)")
     try:
         run("\n".join((*lines, f"(unstable-combined-ruleset asked structure {' '.join(laws)})",
@@ -98,7 +106,7 @@ def _saturated(run: Callable[[str], list], limits: Limits) -> Answer:
             fired.update({law: matches for law in law_of(name) if matches})
     _canary(run)
     best = run("(extract $question)")[0]
-    return Answer(parse(best.termdag.to_string(best.term)), best.cost, nodes, iterations, saturated, fired)
+    return Answer(_read(best.termdag, best.term), best.cost, nodes, iterations, saturated, fired)
 
 
 def _canary(run) -> None:
@@ -108,18 +116,15 @@ def _canary(run) -> None:
         raise UnsoundLaws("0 = 1 became derivable") from error
 
 
-def parse(text: str) -> Sexp:
-    """An s-expression as nested tuples; numbers become ints, quoted strings keep their quotes off."""
-    tokens = iter(_TOKEN.findall(text))
+def _read(dag: egglog.TermDag, root: int) -> Sexp:
+    """A term of the e-graph's answer as nested tuples, shared where the answer shares."""
+    done: dict[int, Sexp] = {}
 
-    def read(token: str) -> Sexp:
-        if token == "(":
-            items = []
-            while (inner := next(tokens)) != ")":
-                items.append(read(inner))
-            return tuple(items)
-        if token.startswith('"'):
-            return token[1:-1]
-        return int(token) if re.fullmatch(r"-?\d+", token) else token
+    def read(index: int) -> Sexp:
+        if index not in done:
+            node = dag.get(index)
+            is_leaf = isinstance(node, egglog.TermLit)
+            done[index] = node.value.value if is_leaf else (node.name, *map(read, node.args))
+        return done[index]
 
-    return read(next(tokens))
+    return read(root)

@@ -197,11 +197,14 @@ def relevant(names: frozenset[str], roles: frozenset[str], without: frozenset[st
 
 
 @cache
-def program() -> str:
-    """Everything that does not depend on the question: sorts, the normal form, and each law in a ruleset of its own."""
-    laws = [law for law in LAWS.values() if law.role not in ("normal form", "disabled")]
-    rulesets = [f"(ruleset {law.name})" for law in laws]
-    return "\n".join((SORTS, *_structure(), *rulesets, *(rule for law in laws for rule in compiled(law))))
+def foundation() -> str:
+    """What every question needs: the sorts and the normal form."""
+    return "\n".join((SORTS, *_structure()))
+
+
+def law_program(law: Law) -> str:
+    """One law in a ruleset of its own."""
+    return "\n".join((f"(ruleset {law.name})", *compiled(law)))
 
 
 def law_of(rule_name: str) -> list[str]:

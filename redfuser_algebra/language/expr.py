@@ -38,11 +38,12 @@ class Expr:
     For topk and argtopk the number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
     """
 
-    __slots__ = ("op", "attrs", "args", "axes", "__weakref__")
+    __slots__ = ("op", "attrs", "args", "axes", "_text", "__weakref__")
     op: str
     attrs: tuple
     args: tuple[Expr, ...]
     axes: tuple[str, ...]
+    _text: str
     __array_ufunc__ = None
 
     def __new__(cls, op: str, args: tuple[Expr, ...] = (), attrs: tuple = ()) -> Expr:
@@ -51,7 +52,7 @@ class Expr:
         if found is None:
             found = object.__new__(cls)
             axes = _axes_of(op, args, attrs)
-            for slot, value in zip(cls.__slots__, (op, attrs, args, axes), strict=False):
+            for slot, value in zip(cls.__slots__, (op, attrs, args, axes, ""), strict=False):
                 object.__setattr__(found, slot, value)
             _interned[key] = found
         return found
@@ -141,8 +142,10 @@ class Expr:
         return operands[0] if operands else None
 
     def __repr__(self) -> str:
-        from_text = _printer[0] if _printer else None
-        return from_text(self) if from_text else f"Expr({self.op!r}, {self.args!r}, {self.attrs!r})"
+        if not self._text:
+            printed = _printer[0](self) if _printer else f"Expr({self.op!r}, {self.args!r}, {self.attrs!r})"
+            object.__setattr__(self, "_text", printed)
+        return self._text
 
 
 _printer: list[Callable[[Expr], str]] = []
