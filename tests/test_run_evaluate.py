@@ -15,7 +15,7 @@ from redfuser_algebra.language.operator import operator
 from redfuser_algebra.run.environment import Environment
 from redfuser_algebra.run.evaluate import evaluate
 from redfuser_algebra.run.reference import reference
-from redfuser_algebra.run.rounding import FORMATS, rounded
+from redfuser_algebra.run.rounding import CASTS, FORMATS, rounded
 from redfuser_algebra.run.tolerance import TOLERANCE, agree
 
 SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
@@ -238,6 +238,10 @@ def test_casts_choose_the_nearest_value_and_even_ones_at_ties(name, rng):
     above = values[-1] + (values[-1] - values[-2]) * 0.51
     assert (rounded(np.array([above, np.inf, -np.inf]), name) == [beyond, beyond, -beyond]).all()
     assert np.isnan(rounded(np.array([np.nan]), name)).all() and np.signbit(rounded(np.array([-0.0]), name)).all()
+
+
+def test_every_cast_that_can_be_written_can_be_computed():
+    assert set(CASTS) == set(ra.CASTS)
 
 
 def test_casts_to_numpy_types():

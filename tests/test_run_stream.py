@@ -117,6 +117,21 @@ def test_a_position_is_seen_once():
     assert first.length == 4
 
 
+def test_positions_that_were_said_stay_said_through_merges():
+    x = np.array([1.0, 2.0])
+    collected = stream("value_at_argmax").merge(stream("value_at_argmax", start=8).update(x, x))
+    whole = stream("value_at_argmax").update(x - 5, x).merge(collected)
+    assert whole.result()[0] == 9 and whole.length == 4
+    assert whole.update(x + 1, x).result()[0] == 11
+
+
+def test_an_empty_stream_learns_what_does_not_vary_from_the_one_it_takes_in(rng):
+    Q, K, V = rng.standard_normal((4, 2)), rng.standard_normal((6, 2)), rng.standard_normal((6, 3))
+    case = CASES["attention"]
+    collected = stream("attention").merge(stream("attention").update(Q, K[:4], V[:4], size=2.0)).update(K[4:], V[4:])
+    assert same(collected.result(), reference(case.operator, case.operator.bind(Q, K, V, size=2.0)))
+
+
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12))), st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12))))
 def test_spans_are_sets_of_positions(a, b):
     def covered(spans):
