@@ -40,7 +40,7 @@ def built(search: Search) -> FusedForm:
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
     results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes) for r in search.cascade.reductions)
-    facts = tuple(_facts(search, state, results))
+    facts = tuple(dict.fromkeys(_facts(search, state, results)))
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), trace=tuple(search.questions))
@@ -163,7 +163,7 @@ def _guards(state: tuple[Component, ...]) -> Iterator[Guard]:
 
 
 def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, ...]) -> Iterator[Fact]:
-    yield from dict.fromkeys(_order_facts(search))
+    yield from _order_facts(search)
     for component in state:
         facts = search.facts.under(component.mask)
         yield from _exponent_facts(component, facts)

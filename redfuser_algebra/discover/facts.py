@@ -5,10 +5,11 @@ means (x ≤ max x for every element that takes part; a running max only grows).
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.discover.simplify import sorted_operands
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr
 
@@ -149,21 +150,25 @@ class Facts:
 
     def _bounds(self, a: Expr, p: Expr, monoid: str) -> bool:
         p = self.meaning(p)
-        if a is p:
+        if sorted_operands(a) is sorted_operands(p):
             return True
         if p.op == "symbol":
             result = self.results[p.name]
             same = result.monoid == monoid and _covers(result.mask, self.mask)
-            return same and any(a is part or self._dominates(part, a, monoid) for part in (result.body,))
+            body = result.body
+            return same and (sorted_operands(a) is sorted_operands(body) or self._dominates(body, a, monoid))
         if p.op == ("maximum" if monoid == "max" else "minimum"):
             return any(self._bounds(a, part, monoid) for part in p.args)
-        if a.op == p.op and a.op in ("multiply", "divide") and a.args[1] is p.args[1] and self.sign(a.args[1]) in _UP:
-            return self._bounds(a.args[0], p.args[0], monoid)
-        if p.op == "multiply" and a.op == p.op and a.args[0] is p.args[0] and self.sign(a.args[0]) in _UP:
-            return self._bounds(a.args[1], p.args[1], monoid)
-        if a.op == p.op and a.op in ("add", "subtract") and a.args[1] is p.args[1]:
-            return self._bounds(a.args[0], p.args[0], monoid)
-        return False
+        return any(self._bounds(x, y, monoid) for x, y in self._without_common(a, p))
+
+    def _without_common(self, a: Expr, p: Expr) -> Iterator[tuple[Expr, Expr]]:
+        """What is left of a and p without an operand they share, where leaving it out keeps their order."""
+        if a.op != p.op or a.op not in ("add", "subtract", "multiply", "divide"):
+            return
+        pairs = [(0, 0), (0, 1), (1, 0), (1, 1)] if a.op in ("add", "multiply") else [(0, 0)]
+        for i, j in pairs:
+            if a.args[1 - i] is p.args[1 - j] and (a.op in ("add", "subtract") or self.sign(a.args[1 - i]) in _UP):
+                yield a.args[i], p.args[j]
 
     def _dominates(self, larger: Expr, a: Expr, monoid: str) -> bool:
         """Whether a ≤ larger (for max; a ≥ larger for min) from the meaning of ceil, abs, maximum and their twins."""

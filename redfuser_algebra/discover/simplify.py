@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 from redfuser_algebra.language.expr import Expr, children_replaced, const
 
@@ -17,6 +18,28 @@ def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
         return done[part]
 
     return walk(term)
+
+
+def sorted_operands(term: Expr) -> Expr:
+    """`term` with the operands of every + and · in one order, so that commuted terms become the same object."""
+    done: dict[Expr, Expr] = {}
+
+    def walk(part: Expr) -> Expr:
+        if part not in done:
+            args = tuple(map(walk, part.args))
+            done[part] = _sorted(part, args) if part.op in ("multiply", "add") else children_replaced(part, args)
+        return done[part]
+
+    return walk(term)
+
+
+def _sorted(term: Expr, args: tuple[Expr, ...]) -> Expr:
+    operands = sorted((each for arg in args for each in _operands(arg, term.op)), key=repr)
+    return reduce(lambda a, b: Expr(term.op, (a, b)), operands)
+
+
+def _operands(term: Expr, op: str) -> list[Expr]:
+    return [each for arg in term.args for each in _operands(arg, op)] if term.op == op else [term]
 
 
 def folded(term: Expr) -> Expr:
