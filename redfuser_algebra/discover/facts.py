@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.simplify import sorted_operands
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr
@@ -47,7 +48,7 @@ class Facts:
 
     def under(self, mask: Expr | None) -> Facts:
         """The facts that hold for the elements that `mask` lets through."""
-        return Facts(self.axis, self.results.values(), self._assume, self.pivots)
+        return self if mask is self.mask else Facts(self.axis, self.results.values(), self._assume, self.pivots, mask)
 
     def _declare(self, condition: Expr) -> None:
         for part in condition.args if condition.op == "logical_and" else (condition,):
@@ -105,7 +106,7 @@ class Facts:
     def _leads(self, p: Expr, monoids: tuple[str, ...]) -> bool:
         """Whether p is the position of a running winner: one that never returns to an element it has left behind."""
         result = self.results.get(p.name) if p.op == "symbol" else None
-        return result is not None and result.monoid in monoids and not self.moves(result.body)
+        return result is not None and result.monoid in monoids and not self._moves_inside(result)
 
     def motion(self, term: Expr) -> str:
         """POSITIVE if a pivot only grows as elements join, NEGATIVE if it only shrinks, "" if it may do either.
@@ -114,8 +115,7 @@ class Facts:
         """
         term = self.meaning(term)
         if term.op == "symbol":
-            result = self.results[term.name]
-            return self._motion_of_result(result)
+            return self._motion_of_result(self.results[term.name]) if term.name in self.results else UNKNOWN
         if term.op in ("const", "param", "input"):
             return POSITIVE
         motions = [self.motion(arg) for arg in term.args]
@@ -131,7 +131,7 @@ class Facts:
         return signed.pop() if len(signed) == 1 else UNKNOWN if signed else POSITIVE
 
     def _motion_of_result(self, result: Reduction) -> str:
-        if self.moves(result.body):
+        if self._moves_inside(result):
             return UNKNOWN
         if result.monoid in ("max", "topk", "any", "fmax"):
             return POSITIVE
@@ -148,15 +148,19 @@ class Facts:
             return True
         return any(self.moves(arg) for arg in term.args)
 
+    def _moves_inside(self, result: Reduction) -> bool:
+        """Whether what a result reduces, or which elements take part in it, depends on other results."""
+        return self.moves(result.body) or (result.mask is not None and self.moves(result.mask))
+
     def _bounds(self, a: Expr, p: Expr, monoid: str) -> bool:
         p = self.meaning(p)
         if sorted_operands(a) is sorted_operands(p):
             return True
         if p.op == "symbol":
-            result = self.results[p.name]
-            same = result.monoid == monoid and _covers(result.mask, self.mask)
-            body = result.body
-            return same and (sorted_operands(a) is sorted_operands(body) or self._dominates(body, a, monoid))
+            result = self.results.get(p.name)
+            if result is None or result.monoid != monoid or not _covers(result.mask, self.mask):
+                return False
+            return sorted_operands(a) is sorted_operands(result.body) or self._dominates(result.body, a, monoid)
         if p.op == ("maximum" if monoid == "max" else "minimum"):
             return any(self._bounds(a, part, monoid) for part in p.args)
         return any(self._bounds(x, y, monoid) for x, y in self._without_common(a, p))
@@ -224,6 +228,21 @@ def _divide(facts: Facts, term: Expr) -> str:
     return _product(facts.sign(term.args[0]), _inverse(facts.sign(term.args[1])))
 
 
+def _ratio(facts: Facts, term: Expr) -> str:
+    """The total twin is 1 where both are 0, whatever their signs."""
+    p, q = map(facts.sign, term.args)
+    return UNKNOWN if {p, q} == {NONNEGATIVE, NONPOSITIVE} else _divide(facts, term)
+
+
+def _scaled(facts: Facts, term: Expr) -> str:
+    """The total twin is 0 where the scale is 0."""
+    return _weakened(_divide(facts, term))
+
+
+def _weakened(sign: str) -> str:
+    return {POSITIVE: NONNEGATIVE, NEGATIVE: NONPOSITIVE}.get(sign, sign)
+
+
 def _inverse(sign: str) -> str:
     """The sign of 1/a: where it is defined, a is not 0."""
     return {NONNEGATIVE: POSITIVE, NONPOSITIVE: NEGATIVE}.get(sign, sign)
@@ -237,7 +256,7 @@ def _difference(facts: Facts, term: Expr) -> str:
 
 def _power(facts: Facts, term: Expr) -> str:
     base, exponent = term.args
-    if exponent.op == "const" and exponent.value == int(exponent.value) and int(exponent.value) % 2 == 0:
+    if exponent.op == "const" and exponent.value % 2 == 0:
         return NONNEGATIVE
     return facts.sign(base) if facts.sign(base) in _UP else UNKNOWN
 
@@ -273,27 +292,32 @@ def _maximum_of_choice(first: str, second: str) -> str:
 
 
 def _reduction(facts: Facts, term: Expr) -> str:
-    return _sign_of_reduction(facts, term.monoid, term.body)
+    return _sign_of_reduction(term.monoid, facts.sign(term.body), term.mask is not None)
 
 
-def _sign_of_reduction(facts: Facts, monoid: str, body: Expr) -> str:
-    sign = facts.sign(body)
-    if monoid in ("sum", "prod"):
-        return sign if monoid == "sum" or sign in _UP else UNKNOWN
+def _sign_of_reduction(monoid: str, sign: str, masked: bool) -> str:
+    """The sign of ⊕ over terms of one sign; under a mask there may be none, and then it is that of the identity."""
     if monoid in ("argmax", "argmin", "argtopk", "any", "all"):
-        return NONNEGATIVE
-    return sign
+        return NONNEGATIVE if not (masked and MONOIDS[monoid].indexed) else UNKNOWN
+    if monoid == "prod":
+        return sign if sign in _UP else UNKNOWN
+    if monoid == "sum":
+        return _weakened(sign) if masked else sign
+    below = MONOIDS[monoid].identity < 0
+    return sign if not masked or sign in ((NEGATIVE, NONPOSITIVE) if below else _UP) else UNKNOWN
 
 
 def _symbol(facts: Facts, term: Expr) -> str:
     if term.name in facts.pivots:
         return facts.sign(facts.pivots[term.name])
     result = facts.results.get(term.name)
-    return _sign_of_reduction(facts, result.monoid, result.body) if result else UNKNOWN
+    if result is None:
+        return UNKNOWN
+    return _sign_of_reduction(result.monoid, facts.under(result.mask).sign(result.body), result.mask is not None)
 
 
 _SIGNS = {
-    "const": _const, "multiply": _multiply, "scale": _multiply, "divide": _divide, "ratio": _divide, "scaled": _divide,
+    "const": _const, "multiply": _multiply, "scale": _multiply, "divide": _divide, "ratio": _ratio, "scaled": _scaled,
     "add": lambda facts, term: _sum(*map(facts.sign, term.args)),
     "subtract": _difference, "shift": _difference,
     "negative": lambda facts, term: _FLIPPED[facts.sign(term.args[0])],
