@@ -141,6 +141,8 @@ def _is_factor(part: Expr, term: Expr) -> bool:
         return True
     if term.op == "multiply":
         return _is_factor(part, term.args[0]) or _is_factor(part, term.args[1])
+    if term.op == "reduce":
+        return term.monoid == "sum" and term.axis not in part.axes and _is_factor(part, term.body)
     return term.op == "divide" and _is_factor(part, term.args[0])
 
 
@@ -218,7 +220,7 @@ def _at(component: Component, position: Expr, axis: str) -> Expr:
 
 def _is_move(term: Expr) -> bool:
     """Whether a term is p − p' for one pivot p."""
-    old, new = term.args
+    old, new = (arg.args[0] if arg.op == "anchor" else arg for arg in term.args)
     return old.op == new.op == "symbol" and new.name == old.name + PRIME
 
 

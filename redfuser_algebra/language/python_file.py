@@ -33,18 +33,18 @@ def _executed(path: Path) -> dict[str, object]:
     sys.path.insert(0, beside)
     try:
         return runpy.run_path(str(path), run_name="redfuser_operators")
-    except RedfuserError:
-        raise
+    except RedfuserError as error:
+        raise OperatorError(f"{error.asked}, in {_place(error, path)}", error.failed, error.remedy, error.excerpt) from error
     except (Exception, SystemExit) as error:
-        raise OperatorError(f"operators in {path}", f"running it raised {type(error).__name__}: {error}{_place(error, path)}",
+        raise OperatorError(f"operators in {_place(error, path)}", f"{type(error).__name__}: {getattr(error, 'msg', error)}",
                             f"make `python {path}` work first") from error
     finally:
         sys.path.remove(beside)
 
 
 def _place(error: BaseException, path: Path) -> str:
-    """The last line of the file itself that took part in an error."""
-    if isinstance(error, SyntaxError):
-        return f" (line {error.lineno})"
+    """The file, and the last of its lines that took part in an error."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
-    return f" (line {lines[-1]})" if lines else ""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    return f"{path}, line {lines[-1]}" if lines else str(path)

@@ -25,6 +25,8 @@ def tidied(expr: Expr) -> Expr:
 def _tidied(term: Expr) -> Expr:
     if term.op in TOTAL_TWINS:
         term = call(TOTAL_TWINS[term.op], *term.args)
+    if term.op == "identity":
+        return term.args[0]
     if term.op in ("multiply", "divide", "reciprocal"):
         return _product(term)
     return _sum(term) if term.op in ("add", "subtract", "negative") else term

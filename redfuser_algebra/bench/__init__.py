@@ -1,0 +1,1 @@
+"""Measurements, and the demonstration: real sizes, figures next to NumPy."""

@@ -1,0 +1,300 @@
+"""The command `redfuser`: fuse, run, catalogue, explain, demo, bench, lab.
+
+Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 70 a fault of this package, 130 stopped by Ctrl-C.
+Tables and colour are for terminals; piped output is plain text.
+"""
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+import redfuser_algebra as ra
+from redfuser_algebra.bench import demo as demonstration
+from redfuser_algebra.bench import discovery
+from redfuser_algebra.discover import report
+from redfuser_algebra.discover.show import columns
+from redfuser_algebra.language.errors import OperatorError, RedfuserError
+from redfuser_algebra.language.python_file import operators_in
+from redfuser_algebra.run import files
+from redfuser_algebra.run.law_examples import explained
+
+CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
+BAD_INPUT, FAULT, STOPPED = 2, 70, 130
+UsageError = typer.BadParameter.__base__
+"""Newer typers carry their own click, older ones import it: this is the class that the one at hand raises."""
+
+out, err = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False, soft_wrap=True)
+app = typer.Typer(name="redfuser", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="Write a cascaded reduction as mathematics; learn whether it runs in one pass, and run it so.")
+bench = typer.Typer(help="Measurements.", invoke_without_command=True)
+app.add_typer(bench, name="bench")
+
+
+class Preference(StrEnum):
+    """Which form to take where there are two."""
+
+    centred = "centred"
+    raw = "raw"
+
+
+TARGET = typer.Argument(help="A name of the catalogue, a Python file with operators, or a formula in quotes.")
+Target = Annotated[str, TARGET]
+AxisOption = Annotated[str | None, typer.Option(help="The axis to fuse over; by default that of the deepest cascade.")]
+PreferOption = Annotated[Preference, typer.Option(help="Keep sums about moving pivots, or raw sums.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+
+
+@app.command()
+def fuse(target: Target, prefer: PreferOption = Preference.centred, axis: AxisOption = None,
+         limit_nodes: Annotated[int | None, typer.Option(min=1, help="Give up beyond so many e-nodes.")] = None,
+         as_json: JsonOption = False) -> int:
+    """Find the fused form of an operator: cascade, pivots, state, update rule and merge, laws, guards, dangers."""
+    limits = ra.Limits(nodes=limit_nodes) if limit_nodes else None
+    records, codes = [], []
+    for operator in operators_of(target):
+        with working(f"fusing {operator.name}"):
+            verdict, other = (ra.decide(operator, axis=axis, prefer=each, limits=limits) for each in
+                              (prefer, *(each for each in Preference if each is not prefer)))
+            told = report.record(verdict, other) if as_json else list(report.sections(verdict, other))
+        codes.append(CODES[verdict.status])
+        records.append(told)
+        if not as_json:
+            show(told)
+    if as_json:
+        print_json(records if len(records) > 1 else records[0])
+    return next((code for code in (1, 3) if code in codes), 0)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run(context: typer.Context, target: Target, axis: AxisOption = None,
+        output: Annotated[str | None, typer.Option("--output", "-o", help="A .npy, .npz, .csv or .txt file.")] = None,
+        chunk: Annotated[int, typer.Option(min=1, help="Elements of the reduced axis at a time.")] = 4096) -> int:
+    """Run an operator on files: `redfuser run attention --Q q.npy --K k.npy --V v.npy --scale 0.125 -o out.npy`.
+
+    Arrays come from .npy (mapped, not read whole), .csv or .txt; numbers are given as they are.
+    """
+    operators = operators_of(target)
+    if len(operators) > 1:
+        raise OperatorError(f"running {target}", f"it holds {len(operators)} operators: "
+                            f"{', '.join(each.name for each in operators)}", "name one of the catalogue, or give a file with one")
+    path = files.checked_destination(output) if output else None
+    values = files.given(operators[0], context.args)
+    operators[0].bind(**values)
+    with working(f"fusing {operators[0].name}"):
+        verdict = ra.decide(operators[0], axis=axis)
+    if verdict.fused is None:
+        complain(ra.NotFusable(verdict))
+        return CODES[verdict.status]
+    with progress(f"running {operators[0].name}") as told:
+        outputs = files.named_outputs(operators[0], files.streamed(verdict.fused, values, chunk, told))
+    if path:
+        show_lines(f"{name} → {written}: {files.size_of(outputs[name])}" for name, written in files.save(path, outputs).items())
+    else:
+        show_lines(f"{name} = {array}" for name, array in outputs.items())
+    return 0
+
+
+@app.command()
+def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+              table: Annotated[bool, typer.Option("--table", help="With verdicts, words and sources.")] = False) -> int:
+    """List the operators that come with the package."""
+    groups = ra.operators.groups()
+    if group is not None and group not in groups:
+        raise OperatorError(f"the group {group!r}", "there is none of that name", f"choose one of {', '.join(groups)}")
+    chosen = {group: groups[group]} if group else groups
+    if not table:
+        show((title, list(names)) for title, names in chosen.items())
+        return 0
+    entries = [(title, ra.operators.entry(name)) for title, names in chosen.items() for name in names]
+    show_table(["operator", "group", "verdict", "reason", "words", "source"],
+               [[e.operator.name, title, e.verdict, e.reason, "" if e.words is None else str(e.words), e.source]
+                for title, e in entries])
+    return 0
+
+
+@app.command()
+def explain(law: Annotated[str, typer.Argument(help="The name of a law, as `redfuser fuse` prints it.")]) -> int:
+    """Explain a law: statement, condition, what it is true for, when it is used, what needs it, an example."""
+    if law not in ra.LAWS:
+        near = difflib.get_close_matches(law, ra.LAWS, 3, 0.4)
+        raise OperatorError(f"the law {law!r}", "there is none of that name",
+                            f"did you mean {' or '.join(near)}?" if near else "look at the laws that `redfuser fuse` prints")
+    row = ra.LAWS[law]
+    lines = explained(row)
+    if row.role != "disabled":
+        with working(f"looking for an operator that needs {law}"):
+            lines.append(("needed", needed_by(law)))
+    show([(law, columns([list(line) for line in lines]))])
+    return 0
+
+
+@app.command()
+def demo() -> int:
+    """Discover, run and check the workloads of the RedFuser paper and two from outside machine learning."""
+    with working("") as status:
+        watched = status.update if status else lambda title: None
+        agreed = demonstration.run(lambda line: show_lines([line]), watched)
+    return 0 if agreed else 1
+
+
+@bench.callback()
+def bench_all(context: typer.Context) -> None:
+    """Measurements; without a command, all of them."""
+    if context.invoked_subcommand is None:
+        bench_discovery()
+
+
+@bench.command("discovery")
+def bench_discovery(runs: Annotated[int, typer.Option(min=1, help="The median of so many runs is shown.")] = 5,
+                    group: Annotated[str | None, typer.Option(help="Only this group of the catalogue.")] = None,
+                    json_file: Annotated[str | None, typer.Option("--json", help="Also write the table here.")] = None) -> int:
+    """How long discovery takes for every operator of the catalogue."""
+    names = [name for title, members in ra.operators.groups().items() for name in members if group in (None, title)]
+    if not names:
+        raise OperatorError(f"the group {group!r}", "there is none of that name", f"choose one of {', '.join(ra.operators.groups())}")
+    rows = []
+    with progress("discovering") as told:
+        for row in discovery.measured(names, runs):
+            rows.append(row)
+            told(len(rows), len(names))
+    show_table(["operator", "verdict", "ms", "e-nodes", "words"],
+               [[r.operator, f"{r.status} ({r.reason})", f"{r.milliseconds:.1f}", f"{r.nodes:,}",
+                 "" if r.words is None else str(r.words)] for r in rows])
+    show_lines([discovery.summary(rows)])
+    if json_file:
+        files.written(Path(json_file), lambda file: file.write(json.dumps([r.record() for r in rows], indent=1).encode()))
+    return 0
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open JupyterLab on the notebooks."""
+    program = shutil.which("jupyter-lab", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        raise OperatorError("opening the notebooks", "JupyterLab is not installed", "run `pip install 'redfuser-algebra[lab]'`")
+    os.execv(program, [program, *context.args])
+
+
+NEEDY = ("softmax", "variance", "softmax_entropy", "absmax_scaled_sum", "count_max", "value_at_argmax", "moe_routing",
+         "mean_gap_to_max", "quant_gemm_reassociate", "kl_divergence", "minmax_normalised_sum", "prod_scaled", "power_means",
+         "moment_of_inertia", "structure_factor_com", "any_outlier_sigma", "all_any_constant", "cosine_similarity")
+"""Operators that `explain` tries: between them they need most of the laws."""
+
+
+def needed_by(law: str) -> str:
+    """An operator whose fused form is not found without a law."""
+    for name in NEEDY:
+        verdict = ra.decide(ra.operators[name])
+        fired = [1 for found in verdict.discoveries for question in found.trace if law in question.answer.fired]
+        if fired and verdict.fused and law in verdict.fused.form.laws:
+            return f"by {name}, for one: without it the e-graph finds no update as good"
+    return "by none of the operators tried here"
+
+
+def operators_of(target: str) -> tuple[ra.Operator, ...]:
+    """What a command line means by TARGET.  Raises OperatorError."""
+    if target in ra.operators:
+        return (ra.operators[target],)
+    if target.endswith(".py") or Path(target).is_file():
+        return operators_in(Path(target))
+    if re.fullmatch(r"\w+", target):
+        near = difflib.get_close_matches(target, ra.operators, 3)
+        raise OperatorError(f"the operator {target!r}", "the catalogue has none of that name and there is no such file",
+                            f"did you mean {' or '.join(near)}?" if near else "list the names with `redfuser catalogue`")
+    return (ra.parse_operator(target),)
+
+
+def working(what: str) -> AbstractContextManager:
+    """A line on the terminal while something is going on; nothing where nobody watches."""
+    return err.status(what) if err.is_terminal else nullcontext()
+
+
+class progress:
+    """A bar on the terminal; entering it gives the function that is told (done, of how many)."""
+
+    def __init__(self, what: str) -> None:
+        self.bar = Progress(TextColumn(what), BarColumn(), TimeRemainingColumn(), console=err, transient=True,
+                            disable=not err.is_terminal)
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        self.bar.start()
+        task = self.bar.add_task("")
+        return lambda done, whole: self.bar.update(task, completed=done, total=whole)
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+
+def show(sections: Iterable[tuple[str, list[str]]]) -> None:
+    """Titles, and below each its lines."""
+    for title, lines in sections:
+        out.print(Text(title, style="bold cyan"))
+        show_lines(f"  {line}" for line in lines)
+        out.print()
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Lines as they are: square brackets are axes, not markup."""
+    for line in lines:
+        out.print(line, markup=False)
+
+
+def show_table(head: list[str], rows: list[list[str]]) -> None:
+    """A table on a terminal, aligned columns elsewhere."""
+    if not out.is_terminal:
+        return show_lines(columns([head, *rows]))
+    table = Table(*head, header_style="bold cyan")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return out.print(table)
+
+
+def print_json(value: object) -> None:
+    out.print(json.dumps(value, indent=2, ensure_ascii=False), markup=False)
+
+
+def complain(error: RedfuserError) -> None:
+    """One message in three parts."""
+    err.print(Text("redfuser: ", style="bold red") + Text(str(error)))
+
+
+def status_of(arguments: list[str] | None = None) -> int:
+    """Run a command line; its exit code."""
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except RedfuserError as error:
+        complain(error)
+        return BAD_INPUT
+    except UsageError as error:
+        error.show()
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("redfuser: stopped")
+        return STOPPED
+    except Exception:
+        traceback.print_exc()
+        err.print("redfuser: this is a fault of redfuser_algebra, not of your input; please report it with the lines above")
+        return FAULT
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")
+    sys.exit(status_of())
