@@ -27,9 +27,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME.get(name, "language.functions")
-    module = import_module(f"{__name__}.{home}")
-    if name.startswith("_") or not hasattr(module, name):
+    module = import_module(f"{__name__}.{_HOME.get(name, 'language.functions')}")
+    if name not in _HOME and name not in module.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = getattr(module, name)
     return globals()[name]

@@ -15,6 +15,10 @@ import numpy as np
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
 
+__all__ = """sum prod max min any all argmax argmin topk argtopk count mean var std take index size
+    exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 floor ceil isnan reciprocal maximum minimum
+    power where square sigmoid relu clip divide round cast""".split()
+
 Operand = Expr | Number
 Axes = str | tuple[str, ...]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from redfuser_algebra.algebra.functions import TOTAL_TWINS
+from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.language.expr import LEAVES, Expr, call, children_replaced, const, subterms
 
 _RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "reduce": 5}
@@ -113,6 +113,7 @@ def _addends(term: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
 def repeated_elements(exprs: Iterable[Expr], axis: str, taken: Collection[str]) -> dict[Expr, str]:
     """Names for what is computed of an element more than once and from the element alone (no symbol in it).
 
+    Conditions are not named: they say more where they stand.
     `exprs` must be tidied; x, or x1, x2, … are the names, other than those `taken`.
     """
     free: dict[Expr, bool] = {}
@@ -128,7 +129,8 @@ def repeated_elements(exprs: Iterable[Expr], axis: str, taken: Collection[str]) 
 
 
 def _largest(term: Expr, axis: str, free: dict[Expr, bool]) -> Iterator[Expr]:
-    if free[term] and axis in term.axes:
+    boolean = term.op in FUNCTIONS and FUNCTIONS[term.op].boolean
+    if free[term] and axis in term.axes and not boolean:
         if term.op not in LEAVES:
             yield term
     else:
