@@ -101,6 +101,8 @@ RECENTRE = (
     Law("recentre_ratio", "a / q", "scaled(a, p) * ratio(p, q)", "pivot(p, q), element(a), bounded(a, p)",
         role="centred"),
     Law("reset", "a == q", "(a == p) * (p == q)", "pivot(p, q), element(a), settled(a, p, q)", tag="ieee"),
+    Law("reset_unequal", "a != q", "(a != p) * (p == q) + (p != q)", "pivot(p, q), element(a), settled(a, p, q)",
+        tag="ieee"),
     Law("reset_among", "a == q", "contract((a == p) * (p == q))", "follows(a, p, q)", tag="ieee"),
 )
 
@@ -156,6 +158,8 @@ def _ordered(larger: str, smaller: str, pick: str, drop: str) -> tuple[Law, ...]
         Law(f"{larger}_of_{pick}", f"{larger}({pick}(a, b))", f"{pick}({larger}(a), {larger}(b))",
             tag="exact" if larger.startswith("f") else "ieee"),
         Law(f"{larger}_of_{drop}", f"{larger}({drop}(a, c))", f"{drop}({larger}(a), c)", "invariant(c)", tag="ieee"),
+        Law(f"{larger}_of_choice", f"{larger}(where(c, a, b))", f"where(c, {larger}(a), {larger}(b))", "invariant(c)",
+            tag="ieee"),
         Law(f"{larger}_of_reciprocal", f"{larger}(reciprocal(a))", f"reciprocal({smaller}(a))", "positive(a)",
             tag="ieee"),
         Law(f"{larger}_of_invariant", f"{larger}(c)", "c", "invariant(c)", tag="ieee"),
@@ -213,12 +217,15 @@ THRESHOLDS = (
                                    ("below", "<", ">"), ("down_to", "<=", ">="))),
     Law("any_or", "any(a | b)", "any(a) | any(b)", tag="ieee"),
     Law("all_and", "all(a & b)", "all(a) & all(b)", tag="ieee"),
+    Law("any_of_choice", "any(where(c, a, b))", "where(c, any(a), any(b))", "invariant(c)", tag="ieee"),
+    Law("all_of_choice", "all(where(c, a, b))", "where(c, all(a), all(b))", "invariant(c)", tag="ieee"),
     Law("any_not", "any(~a)", "~all(a)", tag="ieee"),
     Law("all_not", "all(~a)", "~any(a)", tag="ieee"),
 )
 
 PRODUCTS = (
     Law("prod_multiplies", "prod(a * b)", "prod(a) * prod(b)"),
+    Law("prod_of_choice", "prod(where(c, a, b))", "where(c, prod(a), prod(b))", "invariant(c)", tag="ieee"),
     Law("prod_of_invariant", "prod(c)", "power(c, sum(1))", "invariant(c)"),
     Law("prod_of_exp", "prod(exp(a))", "exp(sum(a))"),
     Law("prod_of_abs", "prod(abs(a))", "abs(prod(a))", tag="ieee"),

@@ -90,8 +90,10 @@ def _pivots(search: Search) -> list[tuple[str, Expr]]:
 
 def _without_doubles(drafts: list[Draft]) -> tuple[list[Draft], dict[str, str]]:
     """Positions come with the values they won with: a max next to the argmax of the same elements is not kept twice."""
-    indexed = {(d.monoid, d.lift, d.mask, d.count): d for d in drafts if MONOIDS[d.monoid].indexed and d.rebase is d.symbol}
-    doubles = {d.name: indexed[key].name for d in drafts if (key := (f"arg{d.monoid}", d.lift, d.mask, d.count)) in indexed}
+    indexed = {(d.monoid, d.lift, d.mask, d.count, d.axes): d
+               for d in drafts if MONOIDS[d.monoid].indexed and d.rebase is d.symbol}
+    doubles = {d.name: indexed[key].name
+               for d in drafts if (key := (f"arg{d.monoid}", d.lift, d.mask, d.count, d.axes)) in indexed}
     taken_over = {indexed_name: plain for plain, indexed_name in doubles.items()}
     by_name = {d.name: d for d in drafts}
     first = {min(name, plain, key=list(by_name).index): by_name[name] for name, plain in taken_over.items()}
@@ -133,14 +135,9 @@ class _Renaming:
 
 
 def _anchors(search: Search) -> set[str]:
-    """The pivots that may be 0/0 or x/0 for a part though not for the whole: those with a divisor of unknown sign."""
-    undefined = set()
-    for name, value in search.pivots.values.items():
-        divisors = [term.args[-1] for term in subterms(value) if term.op in ("divide", "reciprocal")]
-        if any(search.facts.moves(divisor) and divisor.op != "size" and search.facts.sign(divisor) != POSITIVE
-               for divisor in divisors):
-            undefined |= {name, name + "'"}
-    return undefined
+    """The old and new names of the pivots that may be undefined for a part."""
+    undefined = [name for name in search.pivots.values if search.pivots.undefined(name)]
+    return {*undefined, *(name + "'" for name in undefined)}
 
 
 def _about(anchored: set[str], expr: Expr) -> Expr:

@@ -41,12 +41,12 @@ def sees_pivot(term: Expr) -> bool:
 class Encoder:
     """One question's text: definitions of subterms, facts about them, and the table of leaves.
 
-    With `truth`, logical operations stay logical (any, all); otherwise conditions count as 0 and 1.
+    Under a sum (`linear`) conditions count as 0 and 1 and a choice is a sum of products; elsewhere they stay as they are.
     Unless `moving`, pivots stand still: each is its old value, one more fixed factor.
     """
 
-    def __init__(self, axis: str, facts: Facts, truth: bool = False, moving: bool = True) -> None:
-        self.axis, self.facts, self.truth, self.moving = axis, facts, truth, moving
+    def __init__(self, axis: str, facts: Facts, linear: bool = True, moving: bool = True) -> None:
+        self.axis, self.facts, self.linear, self.moving = axis, facts, linear, moving
         self.lines: list[str] = []
         self.leaves: dict[str, Expr] = {}
         self.names: set[str] = set()
@@ -181,6 +181,14 @@ class Encoder:
                 return self._among(a, b)
         return self._applied(expr)
 
+    def _inequality(self, expr: Expr) -> str:
+        for a, b in (expr.args, tuple(reversed(expr.args))):
+            if self._meets_pivot(a, b) and self.facts.settled(a, b):
+                return self._pair(a, b, "not_equal", "settled")
+        if not (self.linear and self.varies(expr)):
+            return self._applied(expr)
+        return f"(Add (Num (rational 1 1)) {self._negated(self.term(call('equal', *expr.args)))})"
+
     def _among(self, a: Expr, positions: Expr) -> str:
         """a, a position, is compared with the positions of a top-k: later ones are among the earlier ones, or new."""
         fresh = self._fresh_copy(positions.axes[-1])
@@ -192,22 +200,37 @@ class Encoder:
 
     def _choice(self, expr: Expr) -> str:
         condition, a, b = expr.args
-        holds = self.term(condition)
-        fails = f"(Add (Num (rational 1 1)) {self._negated(holds)})"
+        if not self.linear:
+            return self._applied(expr)
+        holds, fails = self._condition(condition), self._complement(condition)
         parts = [self._times(weight, self.term(value)) for weight, value in ((holds, a), (fails, b))
                  if not (value.op == "const" and value.value == 0)]
         return parts[0] if len(parts) == 1 else f"(Add {parts[0]} {parts[1]})" if parts else "(Num (rational 0 1))"
 
+    def _condition(self, expr: Expr) -> str:
+        """The truth of a term as 0 or 1; a number is true unless it is 0."""
+        if _is_condition(expr):
+            return self.term(expr)
+        test = call("not_equal", expr, 0)
+        return self._applied(test) if sees_pivot(expr) else self.term(test)
+
+    def _complement(self, expr: Expr) -> str:
+        """1 where a term is false: 1 − [expr] where the laws must look inside, a test of its own elsewhere."""
+        if expr.op == "equal":
+            return self.term(call("not_equal", *expr.args))
+        if self.varies(expr) and sees_pivot(expr):
+            return f"(Add (Num (rational 1 1)) {self._negated(self._condition(expr))})"
+        test = call("logical_not", expr)
+        return self._applied(test) if sees_pivot(expr) else self.term(test)
+
     def _logical(self, expr: Expr) -> str:
-        if self.truth:
+        if not self.linear:
             return self._applied(expr)
-        names = list(map(self.term, expr.args))
-        if expr.op == "logical_and":
-            return self._times(*names)
         if expr.op == "logical_not":
-            return f"(Add (Num (rational 1 1)) {self._negated(names[0])})"
+            return self._complement(expr.args[0])
+        names = list(map(self._condition, expr.args))
         both = self._times(*names)
-        return f"(Add {names[0]} (Add {names[1]} {self._negated(both)}))"
+        return both if expr.op == "logical_and" else f"(Add {names[0]} (Add {names[1]} {self._negated(both)}))"
 
     def _contraction(self, expr: Expr) -> str:
         """A sum over another axis with a pivot inside; its axis gets a name that nothing else has."""
@@ -244,7 +267,7 @@ _RULES: dict[str, Callable[[Encoder, Expr], str]] = {
     "subtract": Encoder._difference, "shift": Encoder._difference,
     "divide": Encoder._quotient, "scaled": Encoder._quotient,
     "equal": Encoder._equality,
-    "not_equal": lambda self, expr: self.term(call("logical_not", call("equal", *expr.args))),
+    "not_equal": Encoder._inequality,
     "where": Encoder._choice,
     "logical_and": Encoder._logical, "logical_or": Encoder._logical, "logical_not": Encoder._logical,
     "reduce": Encoder._contraction,

@@ -1,8 +1,8 @@
 """Naming the loop-invariant parts of a reduction: what is a pivot, what is an element."""
 from __future__ import annotations
 
-from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, symbol
+from redfuser_algebra.discover.facts import POSITIVE, Facts
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms, symbol
 
 
 class Pivots:
@@ -21,6 +21,13 @@ class Pivots:
             if value.op != "symbol":
                 self.values[name] = value
         return self._symbols[value]
+
+    def undefined(self, name: str) -> bool:
+        """Whether a pivot may be 0/0 or x/0 for a part though not for the whole: a divisor's sign is unknown."""
+        terms = subterms(self.values.get(name, const(0)))
+        divisors = [term.args[-1] for term in terms if term.op in ("divide", "reciprocal")]
+        return any(self.facts.moves(divisor) and divisor.op != "size" and self.facts.sign(divisor) != POSITIVE
+                   for divisor in divisors)
 
     def _fresh(self) -> str:
         number = 1

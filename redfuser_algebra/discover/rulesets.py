@@ -93,7 +93,7 @@ def _structure() -> Iterable[str]:
 _CONDITIONS = {"varying": "(= 2 (& k{0} 2))", "invariant": "(= 0 (& k{0} 2))", "element": "(= 0 (& k{0} 1))", "moving": "(= 1 k{0})"}
 _OPERATORS = {
     ast.Add: "Add", ast.Mult: "Mul", ast.Sub: "subtract", ast.Div: "divide", ast.BitAnd: "logical_and",
-    ast.BitOr: "logical_or", ast.Invert: "logical_not", ast.Eq: "equal", ast.Gt: "greater", ast.Lt: "less",
+    ast.BitOr: "logical_or", ast.Invert: "logical_not", ast.Eq: "equal", ast.NotEq: "not_equal", ast.Gt: "greater", ast.Lt: "less",
     ast.GtE: "greater_equal", ast.LtE: "less_equal",
 }
 _COMMUTATIVE = ("Add", "Mul")

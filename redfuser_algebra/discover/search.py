@@ -112,6 +112,8 @@ class Search:
         body = self.pivots.abstract(reduction.body)
         mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
         if mask is not None and sees_pivot(mask):
+            if MONOIDS[reduction.monoid].indexed or MONOIDS[reduction.monoid].counted:
+                raise Stuck(reduction, mask, False, "the mask depends on a pivot")
             body, mask = call("where", mask, body, MONOIDS[reduction.monoid].identity), None
         if reduction.monoid == "sum":
             return self._sum(body, mask, at_new=False)
@@ -160,7 +162,7 @@ class Search:
         return symbol(draft.name, tuple(written.get(axis, axis) for axis in draft.axes))
 
     def _other(self, monoid: str, body: Expr, mask: Expr | None, count: Expr | None) -> Draft:
-        key = (monoid, body, mask, count)
+        key = (monoid, body, mask, count, self._reduction.source.attrs[2])
         if key not in self._others:
             asking, self._needs = self._needs, set()
             axes = Expr("reduce", tuple(part for part in (body, mask) if part is not None), (monoid, self.axis, "")).axes
@@ -198,24 +200,24 @@ class Search:
         if not at_new:
             rows = at_old(rows, self._old)
         join = scaled if at_new else times
-        parts: dict[int, list[Expr]] = {}
+        parts: dict[Expr, list[Expr]] = {}
         others: list[Expr] = []
         for weight, vector in rows.items():
-            for index, share in self._coordinates(vector, mask, sums).items():
-                draft = sums.drafts[index]
+            for kept, share in self._in_kept_sums(vector, mask, sums).items():
                 if weight.plain:
-                    parts.setdefault(index, []).append(product(share, list(weight.factors)))
+                    parts.setdefault(kept, []).append(product(share, list(weight.factors)))
                 else:
-                    others.append(summand(weight, share, draft.symbol, draft.axes, join))
-        return total([join(total(weights), sums.drafts[index].symbol) for index, weights in parts.items()] + others)
+                    others.append(summand(weight, share, kept, join))
+        return total([join(total(weights), kept) for kept, weights in parts.items()] + others)
 
-    def _coordinates(self, vector: Vector, mask: Expr | None, sums: _Sums) -> dict[int, Fraction]:
+    def _in_kept_sums(self, vector: Vector, mask: Expr | None, sums: _Sums) -> dict[Expr, Fraction]:
+        """Σ of a vector's elements as a combination of kept sums, new ones if need be."""
         known = sums.span.coordinates(vector)
         lead = next(iter(vector.values()))
         unit = {body: share / lead for body, share in vector.items()}
-        if known is None and self._vanishes(unit, mask):
+        if known is None and (value := self._vanishing(unit, mask, sums)) is not None:
             self._needs.add(frozenset(unit.items()))
-            return {}
+            return {} if value is const(0) else {value: lead}
         if known is None:
             index = sums.span.add(unit)
             lift = total([element_term(share, body) for body, share in unit.items()])
@@ -230,7 +232,7 @@ class Search:
             draft.needs, self._needs = self._needs, asking
             known = {index: lead}
         self._needs.update(sums.drafts[index].name for index in known)
-        return known
+        return {sums.drafts[index].symbol: share for index, share in known.items()}
 
     def _rows(self, body: Expr, mask: Expr | None) -> Rows:
         """Σ body at the new pivots: for each weight, the vector of element terms it multiplies."""
@@ -240,18 +242,47 @@ class Search:
             raise Stuck(self._reduction, body, False, "the answer is not linear in the kept sums")
         return rows
 
-    def _vanishes(self, vector: Vector, mask: Expr | None) -> bool:
-        """Whether a sum is 0 by what its pivots mean, as Σ (x − μ) is when μ is the mean of x."""
+    def _vanishing(self, vector: Vector, mask: Expr | None, sums: _Sums) -> Expr | None:
+        """A sum that is 0 by what its pivots mean, as Σ w (x − μ) is for the mean μ = Σ w x / Σ w; None if it is not.
+
+        A part may have Σ w = 0 without w = 0.  Its pivot is not finite, its state is kept about 0, and the sum is
+        then what is left of it there: Σ w x.
+        """
         means = [name for name in dict.fromkeys(part.name for body in vector for part in subterms(body)
                  if part.op == "symbol") if self.pivots.values.get(name, const(0)).op == "divide"]
-        if not means:
-            return False
+        if not (means and self._is_zero(vector, mask, means)):
+            return None
+        undefined = [name for name in means if self.pivots.undefined(name)]
+        if not undefined:
+            return const(0)
+        about_zero = self._about_zero(vector, mask, sums)
+        if len(undefined) > 1 or about_zero is None:
+            return None
+        pivot = symbol(undefined[0], self.pivots.values[undefined[0]].axes)
+        return call("where", call("equal", pivot, call("anchor", pivot)), 0, about_zero)
+
+    def _still(self, vector: Vector, mask: Expr | None) -> tuple[Encoder, str]:
+        """The sum of a vector's elements at pivots that stand still, as a question."""
         encoder = Encoder(self.axis, self.facts.under(mask), moving=False)
         body = encoder.term(total([element_term(share, element) for element, share in vector.items()]))
+        return encoder, f'(Red "sum" "{self._mask_name(mask)}" {body})'
+
+    def _is_zero(self, vector: Vector, mask: Expr | None, means: list[str]) -> bool:
+        encoder, question = self._still(vector, mask)
         for name in means:
             self._define_quotient(encoder, symbol(name, self.pivots.values[name].axes), mask)
-        answer = self._asked(encoder, f'(Red "sum" "{self._mask_name(mask)}" {body})', "raw", "sum")
+        answer = self._asked(encoder, question, "raw", "sum")
         return answer.term[0] in ("Num", "Term") and answer.term[1] == ("rational", 0, 1)
+
+    def _about_zero(self, vector: Vector, mask: Expr | None, sums: _Sums) -> Expr | None:
+        """The sum with its pivots at 0, over sums that are kept anyway; None if there are none such."""
+        encoder, question = self._still(vector, mask)
+        rows = rows_of(self._asked(encoder, question, "raw", "sum").term, encoder.decoder(), ())
+        free = [] if rows is None else [row for weight, row in rows.items() if weight.plain and not weight.factors]
+        known = [sums.span.coordinates(row) for row in free]
+        if rows is None or any(row is None for row in known):
+            return None
+        return total([product(share, [sums.drafts[index].symbol]) for row in known for index, share in row.items()])
 
     def _define_quotient(self, encoder: Encoder, pivot: Expr, mask: Expr | None) -> None:
         """p = a / b as the equation p · b = a, if a and b are sums of this cascade."""
@@ -270,7 +301,7 @@ class Search:
     # one question
 
     def _ask(self, monoid: str, body: Expr, mask: Expr | None, style: str) -> tuple[Encoder, Answer]:
-        encoder = Encoder(self.axis, self.facts.under(mask), truth=monoid in ("any", "all"))
+        encoder = Encoder(self.axis, self.facts.under(mask), linear=monoid == "sum")
         question = f'(Red "{monoid}" "{self._mask_name(mask)}" {encoder.term(body)})'
         return encoder, self._asked(encoder, question, style, monoid)
 

@@ -66,12 +66,9 @@ def at_old(rows: Rows, old: Callable[[Expr], Expr | None]) -> Rows:
     return _nonzero(merged)
 
 
-def summand(weight: Weight, share: Fraction, component: Expr, axes: tuple[str, ...],
-            join: Callable[[Expr, Expr], Expr]) -> Expr:
-    """share · weight · component as an expression; `axes` are the component's own."""
-    written = dict(weight.reads)
-    read = Expr("symbol", (), (component.name, tuple(written.get(axis, axis) for axis in axes)))
-    result = join(product(share, list(weight.factors)), read)
+def summand(weight: Weight, share: Fraction, kept: Expr, join: Callable[[Expr, Expr], Expr]) -> Expr:
+    """share · weight · kept sum as an expression."""
+    result = join(product(share, list(weight.factors)), with_leaves(kept, {}, dict(weight.reads)))
     for axis in weight.contracted:
         result = contraction(axis, result)
     return result
