@@ -82,6 +82,10 @@ def _equal(term: Expr) -> Expr:
     return const(True) if term.args[0] is term.args[1] else term
 
 
+def _unequal(term: Expr) -> Expr:
+    return const(False) if term.args[0] is term.args[1] else term
+
+
 def _choice(term: Expr) -> Expr:
     condition, a, b = term.args
     if a is b:
@@ -103,6 +107,6 @@ def _zero_at_zero(term: Expr) -> Expr:
 
 _RULES: dict[str, Callable[[Expr], Expr]] = {
     "multiply": _times, "scale": _times, "add": _plus, "subtract": _minus, "shift": _minus, "negative": _negative,
-    "ratio": _ratio, "divide": _ratio, "equal": _equal, "where": _choice, "power": _power,
+    "ratio": _ratio, "divide": _ratio, "equal": _equal, "not_equal": _unequal, "where": _choice, "power": _power,
     "exp": _one_at_zero, "exp2": _one_at_zero, "cos": _one_at_zero, "sin": _zero_at_zero,
 }
