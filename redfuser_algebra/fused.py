@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery
 from redfuser_algebra.discover.egraph import Limits
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.refusal import Refusal
-from redfuser_algebra.discover.search import Settings
 from redfuser_algebra.discover.verdict import FUSABLE, PARTLY
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator

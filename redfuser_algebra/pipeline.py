@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery, discover
-from redfuser_algebra.discover.search import Settings
 from redfuser_algebra.discover.verdict import status_and_reason
 from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, primary
 from redfuser_algebra.language.errors import OperatorError

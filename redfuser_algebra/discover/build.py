@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
-from redfuser_algebra.discover.search import Draft, Search
+from redfuser_algebra.discover.draft import Draft
+from redfuser_algebra.discover.search import Search
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",

@@ -9,11 +9,12 @@ import time
 from dataclasses import dataclass, replace
 
 from redfuser_algebra.algebra.laws import LAWS
+from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
-from redfuser_algebra.discover.search import Search, Settings, Stuck
+from redfuser_algebra.discover.search import Search, Stuck
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, subterms
 

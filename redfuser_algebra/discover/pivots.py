@@ -75,3 +75,8 @@ def negated(term: Expr) -> Expr:
     if term.op == "negative":
         return term.args[0]
     return call("subtract", *reversed(term.args)) if term.op == "subtract" else -term
+
+
+def old_pivot(term: Expr) -> Expr | None:
+    """The old value of a new pivot's symbol; None for any other term."""
+    return symbol(term.name[:-1], term.axes) if term.op == "symbol" and term.name.endswith("'") else None
