@@ -18,7 +18,8 @@ class Function:
 
     `monotone` holds one mark per argument: "+" nondecreasing, "-" nonincreasing, "s" strictly increasing,
     "" neither.  `sign` is "positive", "nonnegative" or "" and holds for every argument in the domain.
-    `infix` is the Python operator that writes it, if there is one; `boolean` marks truth-valued results.
+    `infix` is the Python operator that writes it, if there is one; `boolean` marks truth-valued results.  `whole`
+    functions take whole numbers only.  `source` is what a user declared; "" for the rows of this table.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Function:
     infix: str = ""
     boolean: bool = False
     latex: str = ""
+    whole: bool = False
+    source: str = ""
 
 
 def shift(a, p):

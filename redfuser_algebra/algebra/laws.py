@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Law:
-    """One row: `lhs = rhs` wherever `requires` holds."""
+    """One row: `lhs = rhs` wherever `requires` holds.  `source` is what a user declared it with; "" for this table's own."""
 
     name: str
     lhs: str
@@ -40,6 +40,7 @@ class Law:
     tag: str = "exact"
     role: str = "always"
     counterexample: dict[str, float | list[float]] = field(default_factory=dict, hash=False)
+    source: str = ""
 
     def __str__(self) -> str:
         condition = f"  where {self.requires}" if self.requires else ""

@@ -5,6 +5,7 @@ max has no value unless a mask says that nothing takes part (then it is the iden
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,13 @@ import numpy as np
 class Monoid:
     """⊕ with its identity and its endomorphisms, the maps T with T(a ⊕ b) = T(a) ⊕ T(b).
 
-    `endomorphism` names the kind: "linear", "increasing", "power", "constant", "index" or "identity".
+    `endomorphism` names the kind: "linear", "increasing", "power", "constant", "index", "identity", or "declared":
+    those that a user's laws name.  `apply` is a ⊕ b of arrays, for what is neither indexed nor counted.
     `dual` is the monoid it turns into under a decreasing map.  `indexed` results are positions along the axis;
     `counted` ones (top-k) take a number k and make a new axis of that length.
     `empty` says whether an empty reduction has a value: `sum` of nothing is 0, `max` of nothing is an error.
+    `nan` is what a NaN among the elements does: it "propagates", is "skipped", or "varies".  `source` is what a user
+    declared; "" for the rows of this table.
     """
 
     name: str
@@ -29,23 +33,27 @@ class Monoid:
     counted: bool = False
     empty: bool = True
     idempotent: bool = False
+    apply: Callable[..., np.ndarray] | None = None
+    commutative: bool = True
+    nan: str = "propagates"
+    source: str = ""
 
 
 MONOIDS: dict[str, Monoid] = {
     m.name: m
     for m in (
-        Monoid("sum", "Σ", 0.0, "linear"),
-        Monoid("prod", "Π", 1.0, "power"),
-        Monoid("max", "max", -np.inf, "increasing", dual="min", empty=False, idempotent=True),
-        Monoid("min", "min", np.inf, "increasing", dual="max", empty=False, idempotent=True),
-        Monoid("fmax", "fmax", -np.inf, "increasing", dual="fmin", idempotent=True),
-        Monoid("fmin", "fmin", np.inf, "increasing", dual="fmax", idempotent=True),
+        Monoid("sum", "Σ", 0.0, "linear", apply=np.add),
+        Monoid("prod", "Π", 1.0, "power", apply=np.multiply),
+        Monoid("max", "max", -np.inf, "increasing", dual="min", empty=False, idempotent=True, apply=np.maximum),
+        Monoid("min", "min", np.inf, "increasing", dual="max", empty=False, idempotent=True, apply=np.minimum),
+        Monoid("fmax", "fmax", -np.inf, "increasing", dual="fmin", idempotent=True, apply=np.fmax, nan="skipped"),
+        Monoid("fmin", "fmin", np.inf, "increasing", dual="fmax", idempotent=True, apply=np.fmin, nan="skipped"),
         Monoid("argmax", "argmax", -1, "index", dual="argmin", indexed=True, empty=False, idempotent=True),
         Monoid("argmin", "argmin", -1, "index", dual="argmax", indexed=True, empty=False, idempotent=True),
         Monoid("topk", "topk", -np.inf, "increasing", counted=True, empty=False),
         Monoid("argtopk", "argtopk", -1, "index", counted=True, indexed=True, empty=False),
-        Monoid("any", "any", False, "constant", dual="all", idempotent=True),
-        Monoid("all", "all", True, "constant", dual="any", idempotent=True),
+        Monoid("any", "any", False, "constant", dual="all", idempotent=True, apply=np.logical_or, nan="varies"),
+        Monoid("all", "all", True, "constant", dual="any", idempotent=True, apply=np.logical_and, nan="varies"),
     )
 }
 """fmax and fmin skip NaN, as NumPy's do: a threshold test skips it too.  argmax and argtopk carry the values they won with: their state is (values, positions)."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.language.formula import NUMBERS, REDUCTIONS, WORDS, Reader, parse
+from redfuser_algebra.language.formula import NUMBERS, Reader, is_reduction, parse, word
 from redfuser_algebra.language.operator import Operator, Scalar, define
 from redfuser_algebra.language.program import Program, names_in, read_program
 
@@ -135,7 +135,7 @@ def _values_of_call(node: ast.Call, axes: tuple[str, ...]) -> Iterator:
     name = getattr(node.func, "id", "")
     given = _arguments(name, node)
     inner = axes
-    if name in REDUCTIONS:
+    if is_reduction(name):
         made = _axes(given["name"]) if "name" in given else ["top"] if "topk" in name else []
         reduced = [axis for axis in _axes(given.get("axis")) if axis not in axes]
         inner = (*(axis for axis in axes if axis not in made), *reduced)
@@ -147,9 +147,10 @@ def _values_of_call(node: ast.Call, axes: tuple[str, ...]) -> Iterator:
 def _arguments(name: str, node: ast.Call) -> dict[str, ast.expr]:
     """The operands of a call by parameter name; a call that makes no sense is left to the reader to refuse."""
     keywords = {each.arg: each.value for each in node.keywords if each.arg}
-    if name in WORDS:
+    called = word(name)
+    if called is not None:
         try:
-            return dict(inspect.signature(WORDS[name]).bind(*node.args, **keywords).arguments)
+            return dict(inspect.signature(called).bind(*node.args, **keywords).arguments)
         except TypeError:
             pass
     return {str(place): value for place, value in enumerate(node.args)} | keywords

@@ -16,3 +16,9 @@ class RedfuserError(Exception):
 
 class OperatorError(RedfuserError, ValueError):
     """An operator, formula or array that makes no sense as written."""
+
+
+def undeclared(kind: str, name: object) -> OperatorError:
+    """The error of a function or monoid that is in no table, or no longer."""
+    return OperatorError(f"the {kind} {name!r:.40}", "there is none of this name, or its declaration has ended",
+                         f"declare it with ra.{'Monoid' if kind == 'monoid' else kind}(…)")

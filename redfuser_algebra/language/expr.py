@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from numbers import Number
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.errors import OperatorError, undeclared
 
 LEAVES = ("input", "param", "const", "index", "size", "symbol")
 
@@ -133,7 +132,7 @@ class Expr:
     @property
     def count(self) -> Expr | None:
         """The k of a topk or argtopk reduction."""
-        return self.args[-1] if self.op == "reduce" and MONOIDS[self.monoid].counted else None
+        return self.args[-1] if self.op == "reduce" and self.attrs[2] else None
 
     @property
     def mask(self) -> Expr | None:
@@ -193,6 +192,8 @@ def lift(value: Expr | Number) -> Expr:
 
 def call(name: str, *args: Expr | Number) -> Expr:
     """The elementwise function `name` of FUNCTIONS applied to `args`."""
+    if name not in FUNCTIONS:
+        raise undeclared("function", name)
     assert len(args) == FUNCTIONS[name].arity, (name, args)
     return Expr(name, tuple(map(lift, args)), (False,) if name == "round" else ())
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language import functions
 from redfuser_algebra.language.binding import suggestion
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
@@ -168,13 +170,14 @@ class Reader:
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise self.program.error(node, "a formula cannot spread arguments with **", "write them out")
-        if name not in WORDS:
+        called = word(name)
+        if called is None:
             return self._elementwise(node, name)
         try:
-            given = inspect.signature(WORDS[name]).bind(*node.args, **{each.arg: each.value for each in node.keywords})
+            given = inspect.signature(called).bind(*node.args, **{each.arg: each.value for each in node.keywords})
         except TypeError as error:
             raise self.program.error(node, f"{name}: {error}", f"write {_usage(name)}") from None
-        return _value(WORDS[name](**{key: self._argument(key, value) for key, value in given.arguments.items()}))
+        return _value(called(**{key: self._argument(key, value) for key, value in given.arguments.items()}))
 
     def _elementwise(self, node: ast.Call, name: str) -> Expr:
         if len(node.args) != FUNCTIONS[name].arity or node.keywords:
@@ -183,7 +186,7 @@ class Reader:
         return call(name, *map(self.read, node.args))
 
     def _function(self, node: ast.Call) -> str:
-        known = [*WORDS, *FUNCTIONS]
+        known = [*WORDS, *MONOIDS, *FUNCTIONS]
         if isinstance(node.func, ast.Attribute):
             raise self.program.error(node, f"{ast.unparse(node.func)} is not a function of formulas",
                                      f"write {node.func.attr}(…)" if node.func.attr in known else "write its name alone")
@@ -206,11 +209,21 @@ class Reader:
         return self.read(node)
 
 
+def word(name: str) -> Callable[..., object] | None:
+    """What a formula calls by this name: a function of the front door, or the reduction of any other monoid."""
+    return WORDS.get(name) or (partial(functions.reduce, name) if name in MONOIDS else None)
+
+
+def is_reduction(name: str) -> bool:
+    """Whether a formula reduces by calling this name."""
+    return name in REDUCTIONS or name in MONOIDS
+
+
 def _value(result: Expr | functions.TopK) -> Expr:
     return result.values if isinstance(result, functions.TopK) else result
 
 
 def _usage(name: str) -> str:
     parameters = [each.replace(annotation=inspect.Parameter.empty)
-                  for each in inspect.signature(WORDS[name]).parameters.values()]
+                  for each in inspect.signature(word(name)).parameters.values()]
     return f"{name}{inspect.Signature(parameters)}"

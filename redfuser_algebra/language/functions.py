@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.errors import OperatorError, undeclared
 from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
 
 __all__ = """sum prod max min any all argmax argmin topk argtopk count mean var std take index size
     exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 floor ceil isnan reciprocal maximum minimum
-    power where square sigmoid relu clip divide round cast""".split()
+    power where square sigmoid relu clip divide round cast reduce""".split()
 
 Operand = Expr | Number
 Axes = str | tuple[str, ...]
@@ -71,6 +72,20 @@ def _one_axis(monoid: str, axis: Axes) -> str:
         raise OperatorError(f"{monoid} over the axes {', '.join(names)}", "a position is a number along one axis",
                             f"reduce over one axis at a time; ra.{'max' if 'min' not in monoid else 'min'} takes several")
     return names[0]
+
+
+def reduce(monoid: object, expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
+    """⊕ over `axis` of the elements where the mask holds; the monoid is one that was declared, or a name.
+
+    Raises OperatorError for an unknown name, and for topk and argtopk, which need a k.
+    """
+    name = getattr(monoid, "name", monoid)
+    row = MONOIDS.get(name) if isinstance(name, str) else None
+    if row is None:
+        raise undeclared("monoid", name)
+    if row.counted:
+        raise OperatorError(f"a reduction by {name}", "it makes an axis of k elements", f'write ra.{name}(x, "l", k)')
+    return _reduced(name, expr, _one_axis(name, axis) if row.indexed else axis, where)
 
 
 def sum(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:

@@ -130,7 +130,8 @@ def _reduction(term: Expr, args: list[Written]) -> Written:
     if term.mask is not None:
         below += rf" \,:\, {args[1][0]}"
     above = f"^{{{args[-1][0]}}}" if term.count is not None else ""
-    return f"{REDUCTIONS[term.monoid]}_{{{below}}}{above} {_at_least(REDUCTION, args[0])}", REDUCTION
+    sign = REDUCTIONS.get(term.monoid) or r"\operatorname*{%s}" % term.monoid.replace("_", r"\_")
+    return f"{sign}_{{{below}}}{above} {_at_least(REDUCTION, args[0])}", REDUCTION
 
 
 def _product(args: list[Written]) -> Written:
