@@ -1,0 +1,184 @@
+"""From a fused form to its tile program: which axes are rows, what a tile makes once, which updates share a loop.
+
+In: an operator and its form.  Out: a TileProgram.  Nothing is decided here that depends on sizes or on a machine.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from redfuser_algebra.discover.form import Component, FusedForm
+from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.tile import PRIME, Contraction, Producer, TileProgram, Update, Value, stem, symbol_names
+
+
+def lower(operator: Operator, form: FusedForm) -> TileProgram:
+    """The tile program of a form.  Raises LoweringError for a form whose parts cannot be put in order."""
+    rows = _rows(operator, form)
+    named, producers = _with_producers(operator, form, rows)
+    values = tuple(_values(form))
+    updates = [_update(form, component, named, rows) for component in form.state]
+    block = rows[-1] if rows and _multiplies(producers, updates, rows[-1]) else ""
+    updates = _with_presence(updates, {*operator.inputs, *operator.params, *form.symbol_axes})
+    holds = form.symbol_axes | {u.name: u.axes for u in updates} | {p.name: p.axes for p in producers}
+    return TileProgram(
+        operator.name, form.axis, {name: _canonical(axes, rows, form.axis) for name, axes in operator.inputs.items()},
+        tuple(operator.params), rows, block, producers, _stages(updates, values), values,
+        form.outputs, tuple(operator.output_axes), form.axis_copies, holds)
+
+
+def _canonical(axes: tuple[str, ...], rows: tuple[str, ...], axis: str) -> tuple[str, ...]:
+    """Rows first, then the reduced axis, then the others: a tile of a row is one piece of memory."""
+    front = [a for a in (*rows, axis) if a in axes]
+    return (*front, *(a for a in axes if a not in front))
+
+
+def _rows(operator: Operator, form: FusedForm) -> tuple[str, ...]:
+    """Axes along which the work falls apart: every output has them, no formula sums over them or copies them.
+
+    An axis that stands behind the reduced one in every array that has both is left as a column: there a tile lies
+    in memory with all its columns.
+    """
+    formulas = [*form.outputs, *(row.value for row in (*form.pivots, *form.results))]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask) if e is not None]
+    summed = {term.axis for term in subterms(*formulas) if term.op == "reduce"} | {*form.axis_copies.values(), form.axis}
+    made = {term.attrs[2] for term in subterms(*operator.outputs) if term.op == "reduce"}
+
+    def is_row(axis: str) -> bool:
+        shared = [axes for axes in operator.inputs.values() if axis in axes and form.axis in axes]
+        behind = shared != [] and all(axes.index(axis) > axes.index(form.axis) for axes in shared)
+        return not behind and axis not in summed | made and all(axis in axes for axes in operator.output_axes)
+
+    return tuple(axis for axis in operator.axes if is_row(axis))
+
+
+def _with_producers(operator: Operator, form: FusedForm, rows: tuple[str, ...]) -> tuple[dict[Expr, Expr], tuple[Producer, ...]]:
+    """Sums inside elements that see no pivot, each once, and the symbols that stand for them."""
+    taken = {*operator.inputs, *operator.params, *form.symbol_axes}
+    names = (name for name in (f"S{n}" for n in count(1)) if name not in taken)
+    exprs = [expr for c in form.state for expr in (c.lift, c.mask) if expr is not None]
+    found = dict.fromkeys(term for expr in exprs for term in _inner_sums(expr, form.axis))
+    producers = tuple(Producer(next(names), term, _scores(term, form.axis, rows)) for term in found)
+    return {p.value: symbol(p.name, p.axes) for p in producers}, producers
+
+
+def _inner_sums(term: Expr, axis: str) -> Iterator[Expr]:
+    if term.op == "reduce" and axis in term.axes and not symbol_names(term):
+        yield term
+    else:
+        for arg in term.args:
+            yield from _inner_sums(arg, axis)
+
+
+def _scores(term: Expr, axis: str, rows: tuple[str, ...]) -> Contraction | None:
+    """Σ_k left[…, block, k] · right[…, l, k] of two inputs as a matrix product."""
+    factors = _factors(term.body)
+    if term.monoid != "sum" or term.mask is not None or len(factors) != 2 or not rows:
+        return None
+    left, right = sorted(factors, key=lambda factor: axis in factor.axes)
+    block, k = rows[-1], term.axis
+    fits = (left.op == right.op == "input" and axis not in left.axes and block in left.axes and block not in right.axes
+            and set(left.axes) <= {*rows, k} and set(right.axes) <= {*rows, axis, k} and k in left.axes and k in right.axes)
+    return Contraction(left, right, k) if fits else None
+
+
+def _factors(term: Expr) -> list[Expr]:
+    """The factors of a product; a / b has the factors of a and 1 / b."""
+    if term.op == "multiply":
+        return _factors(term.args[0]) + _factors(term.args[1])
+    if term.op == "divide":
+        return [*_factors(term.args[0]), call("reciprocal", term.args[1])]
+    return [*_factors(term.args[0]), const(-1)] if term.op == "negative" else [term]
+
+
+def _update(form: FusedForm, component: Component, named: dict[Expr, Expr], rows: tuple[str, ...]) -> Update:
+    lift = substitute(component.lift, named)
+    mask = None if component.mask is None else substitute(component.mask, named)
+    update = Update(component.name, component.monoid, component.axes, lift, mask, component.count, component.rebase)
+    return replace(update, contraction=_columns(update, form.axis, rows))
+
+
+def _columns(update: Update, axis: str, rows: tuple[str, ...]) -> Contraction | None:
+    """Σ_l left[…, block, l] · right[…, l, columns] with an input on the right as a matrix product."""
+    columns = {a for a in update.axes if a not in rows}
+    if update.monoid != "sum" or not columns or update.mask is not None and columns & set(update.mask.axes):
+        return None
+    factors = _factors(update.lift)
+    right = [factor for factor in factors if columns & set(factor.axes)]
+    left = [factor for factor in factors if not columns & set(factor.axes)]
+    if len(right) != 1 or right[0].op != "input" or not left or axis not in right[0].axes:
+        return None
+    own = set(right[0].axes)
+    varies = axis in {a for factor in left for a in factor.axes}
+    if not varies or own != {axis} | columns | own.intersection(rows[:-1]):
+        return None
+    product = left[0]
+    for factor in left[1:]:
+        product = product * factor
+    return Contraction(product, right[0], axis)
+
+
+def _multiplies(producers: Sequence[Producer], updates: Sequence[Update], block: str) -> bool:
+    """Whether several rows at a time make a matrix product."""
+    return any(p.contraction for p in producers) or any(u.contraction and block in u.axes for u in updates)
+
+
+def _values(form: FusedForm) -> Iterator[Value]:
+    """Pivots and results that are not components by another name."""
+    components = {component.name for component in form.state}
+    for row in (*form.pivots, *form.results):
+        if row.name not in components:
+            yield Value(row.name, row.value, row.axes)
+
+
+def _with_presence(updates: list[Update], taken: set[str]) -> list[Update]:
+    """Each mask of a component that moves gets an update that says whether anything took part."""
+    names = (name for name in (f"any{n}" for n in count(1)) if name not in taken)
+    seen: dict[Expr, str] = {}
+    result = []
+    for update in updates:
+        mask = update.mask
+        if mask is not None and not update.fixed:
+            if mask not in seen:
+                seen[mask] = name = next(names)
+                axes = tuple(axis for axis in update.axes if axis in mask.axes)
+                result.append(Update(name, "any", axes, mask, None, None, symbol(name, axes)))
+            update = replace(update, present=seen[mask])
+        result.append(update)
+    return result
+
+
+def _stages(updates: Sequence[Update], values: Sequence[Value]) -> tuple[tuple[Update, ...], ...]:
+    """Updates by how long a chain of others they wait for."""
+    formulas = {value.name: value.value for value in values}
+    level: dict[str, int] = {}
+    for update in updates:
+        moved = [n for n in symbol_names(update.rebase) if n.endswith(PRIME)]
+        waits = _components([*symbol_names(update.lift, update.mask), *moved], formulas)
+        level[update.name] = 1 + max((level.get(name, -1) for name in waits if name != update.name), default=-1)
+    return tuple(tuple(u for u in updates if level[u.name] == at) for at in range(max(level.values(), default=-1) + 1))
+
+
+def _components(names: Sequence[str], formulas: dict[str, Expr]) -> dict[str, None]:
+    """The components that symbols depend on, through values."""
+    found: dict[str, None] = {}
+    todo, seen = [stem(name) for name in names], set()
+    while todo:
+        name = todo.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in formulas:
+            todo += [stem(each) for each in symbol_names(formulas[name])]
+        else:
+            found[name] = None
+    return found
+
+
+def renamed_value(value: Value, axes: tuple[str, ...]) -> Expr:
+    """The formula of a value, read along other axes than its own."""
+    renaming = dict(zip(value.axes, axes, strict=True)) if set(value.axes) != set(axes) else {}
+    return with_leaves(value.value, {}, renaming)

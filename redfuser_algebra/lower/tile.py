@@ -1,0 +1,209 @@
+"""The tile program: the loops that a fused form becomes, before any target is chosen.
+
+For each row (or block of rows) the reduced axis is read once, tile by tile.  A tile first makes the values its
+elements are made of (producers), then goes through the stages: the new pivots, the rebase of what is held, and what
+the elements of the tile add at the new pivots.  After the last tile come the epilogue and, for maps, a second sweep.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.language.errors import RedfuserError
+from redfuser_algebra.language.expr import Expr, subterms, symbol
+
+PRIME = "'"
+
+
+class LoweringError(RedfuserError):
+    """A form that no tile program can be made of, or a program that breaks its own rules."""
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Σ over `axis` of left · right as a matrix product: `left` has the block of rows, `right` the columns."""
+
+    left: Expr
+    right: Expr
+    axis: str
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A value per element that is made once per tile; by a matrix product if `contraction` says so."""
+
+    name: str
+    value: Expr
+    contraction: Contraction | None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of the value."""
+        return self.value.axes
+
+
+@dataclass(frozen=True)
+class Update:
+    """One component in a stage: held ← rebase(held) ⊕ (⊕ over the tile of `lift` where `mask`).
+
+    `lift` and `mask` read the new pivots; `rebase` reads old ones and, primed, new ones.  `present` names the update
+    that tells whether any element took part; "" means that all do.
+    """
+
+    name: str
+    monoid: str
+    axes: tuple[str, ...]
+    lift: Expr
+    mask: Expr | None
+    count: Expr | None
+    rebase: Expr
+    present: str = ""
+    contraction: Contraction | None = None
+
+    @property
+    def symbol(self) -> Expr:
+        """What formulas call the component."""
+        return symbol(self.name, self.axes)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether new pivots leave the component as it is."""
+        return self.rebase is self.symbol
+
+
+@dataclass(frozen=True)
+class Value:
+    """A pivot or result: `value` over components and other values, recomputed when they change."""
+
+    name: str
+    value: Expr
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """The loops of an operator over `axis`.
+
+    `inputs` maps each array to its axes in the order in which kernels read it: rows first, then `axis`, then the
+    rest.  `rows` are the axes of independent work, `block` the last of them if matrix products take several at a time.
+    `stages` holds the updates in merge order, those that can share a loop together.  `outputs` are over symbols;
+    those with `axis` are maps.  `copies` are second names of axes; `holds` gives the axes of every symbol.
+    """
+
+    name: str
+    axis: str
+    inputs: Mapping[str, tuple[str, ...]]
+    params: tuple[str, ...]
+    rows: tuple[str, ...]
+    block: str
+    producers: tuple[Producer, ...]
+    stages: tuple[tuple[Update, ...], ...]
+    values: tuple[Value, ...]
+    outputs: tuple[Expr, ...]
+    output_axes: tuple[tuple[str, ...], ...]
+    copies: Mapping[str, str]
+    holds: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        for complaint in _complaints(self):
+            raise LoweringError(f"the tile program of {self.name}", complaint, "this is a fault of the lowering, not of the operator")
+
+    @property
+    def updates(self) -> tuple[Update, ...]:
+        """All updates in merge order."""
+        return tuple(update for stage in self.stages for update in stage)
+
+    @property
+    def maps(self) -> tuple[int, ...]:
+        """Which outputs keep the reduced axis."""
+        return tuple(place for place, axes in enumerate(self.output_axes) if self.axis in axes)
+
+    def columns(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The axes among `axes` that are looped over inside a row: neither rows nor the reduced axis."""
+        return tuple(axis for axis in axes if axis not in self.rows and axis != self.axis)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def symbol_names(*exprs: Expr | None) -> dict[str, None]:
+    """The names of the symbols in expressions, in order; None stands for no expression."""
+    return dict.fromkeys(t.name for t in subterms(*(e for e in exprs if e is not None)) if t.op == "symbol")
+
+
+def stem(name: str) -> str:
+    """The component or value that a symbol speaks of: m for m′, i for the value that i won with."""
+    return name.removesuffix(PRIME).removesuffix(WON)
+
+
+def _complaints(program: TileProgram) -> Iterator[str]:
+    if program.axis in program.rows:
+        yield f"{program.axis} is reduced, so it is no axis of rows"
+    if program.block and program.block != program.rows[-1]:
+        yield f"the block {program.block} is not the last axis of rows"
+    known = {producer.name for producer in program.producers}
+    values = {value.name: value.value for value in program.values}
+    for producer in program.producers:
+        if symbol_names(producer.value):
+            yield f"the producer {producer.name} depends on a pivot"
+    for stage in program.stages:
+        for update in stage:
+            yield from _unknown(update.name, _new_reads(update), known, values)
+        known |= {update.name for update in stage}
+    for output in program.outputs:
+        yield from _unknown("an output", symbol_names(output), known, values)
+
+
+def _new_reads(update: Update) -> list[str]:
+    """The symbols of the merged state that an update needs before its own."""
+    moved = [name for name in symbol_names(update.rebase) if name.endswith(PRIME)]
+    return [*symbol_names(update.lift, update.mask), *moved]
+
+
+def _unknown(who: str, names: list[str] | dict[str, None], known: set[str], values: Mapping[str, Expr]) -> Iterator[str]:
+    todo, seen = [stem(name) for name in names], set()
+    while todo:
+        name = todo.pop()
+        if name in known or name in seen:
+            continue
+        seen.add(name)
+        if name not in values:
+            yield f"{who} reads {name} before it is there"
+        else:
+            todo += [stem(each) for each in symbol_names(values[name])]
+
+
+def _lines(program: TileProgram) -> Iterator[str]:
+    rows = " ".join(("…", *program.rows))
+    yield f"{program.name}: rows [{rows}]" + (f", {program.block} in blocks" if program.block else "")
+    yield f"for tile of {program.axis}:"
+    for producer in program.producers:
+        yield f"  {producer.name}[{' '.join(producer.axes)}] = {_product(producer.contraction) or producer.value}"
+    made: set[str] = set()
+    for stage in program.stages:
+        for value in program.values:
+            ready = {stem(n) for n in symbol_names(value.value)} <= made
+            if value.name not in made and ready:
+                made.add(value.name)
+                yield f"  {value.name} = {value.value}"
+        for update in stage:
+            yield from _update_lines(update)
+            made.add(update.name)
+    yield "then:"
+    for place, output in enumerate(program.outputs):
+        sweep = f"for {program.axis} again: " if place in program.maps else ""
+        yield f"  {sweep}out{place}[{' '.join(program.output_axes[place])}] = {output}"
+
+
+def _product(contraction: Contraction | None) -> str:
+    return "" if contraction is None else f"dot over {contraction.axis} of {contraction.left} and {contraction.right}"
+
+
+def _update_lines(update: Update) -> Iterator[str]:
+    if not update.fixed:
+        yield f"  rebase {update.name} = {update.rebase}"
+    mask = "" if update.mask is None else f"   where {update.mask}"
+    count = "" if update.count is None else f" {update.count}"
+    symbol_ = MONOIDS[update.monoid].symbol
+    yield f"  {update.name}[{' '.join(update.axes)}] {symbol_}={count} {_product(update.contraction) or update.lift}{mask}"
