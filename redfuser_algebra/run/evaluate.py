@@ -87,14 +87,33 @@ def _cast(evaluation: Evaluation, term: Expr) -> np.ndarray:
 def _elementwise(evaluation: Evaluation, term: Expr) -> np.ndarray:
     name = TOTAL_TWINS.get(term.op, term.op) if evaluation.environment.partial else term.op
     operands = [evaluation.value(arg) for arg in term.args]
-    if name == "power" and all(operand.dtype.kind in "bui" for operand in operands):
-        operands = [operand.astype(np.float64) if (operands[1] < 0).any() else operand for operand in operands]
+    if all(operand.dtype.kind in "bui" for operand in operands):
+        operands = _wide_enough(name, operands)
     try:
         return FUNCTIONS[name].apply(*operands)
     except TypeError as error:
         kinds = ", ".join(str(operand.dtype) for operand in operands)
-        raise OperatorError(
-            f"{name} of {kinds}", f"NumPy has no such operation ({error})", "multiply truth values by 1 first") from error
+        raise OperatorError(f"{TOTAL_TWINS.get(name, name)} of {kinds}", f"NumPy has no such operation ({error})",
+                            "multiply truth values by 1 first") from error
+
+
+def _wide_enough(name: str, operands: list[np.ndarray]) -> list[np.ndarray]:
+    """Whole numbers as they are computed with: in int64, where 8 bits would wrap; in float64 for a float result.
+
+    Truth values on their own, and what only selects or compares, stay NumPy's.  So does uint64 beyond int64.
+    """
+    if name in _SELECTIONS or all(operand.dtype == np.bool_ for operand in operands) and name in _WHOLE:
+        return operands
+    if name not in _WHOLE or name == "power" and (operands[1] < 0).any():
+        return [operand.astype(np.float64) for operand in operands]
+    beyond = any(operand.dtype == np.uint64 and (operand > _LARGEST).any() for operand in operands)
+    return operands if beyond else [operand.astype(np.int64) for operand in operands]
+
+
+_LARGEST = np.iinfo(np.int64).max
+_WHOLE = frozenset(("add", "subtract", "multiply", "negative", "abs", "power", "mod", "floor_divide", "shift", "scale"))
+_SELECTIONS = frozenset(("maximum", "minimum", "where", "sign", "floor", "ceil", "round", "isnan", "identity", "anchor")) | {
+    row.name for row in FUNCTIONS.values() if row.boolean}
 
 
 def _reduce(evaluation: Evaluation, term: Expr) -> np.ndarray:

@@ -48,8 +48,12 @@ def winner(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest valid value along `dim` and its position (ties: the lowest), as (values, positions).
 
-    With `smallest`, the smallest.  NaN wins.  Where nothing is valid, the position is −1.
+    With `smallest`, the smallest.  NaN wins.  Where nothing is valid, the position is −1.  A 0-d `valid` means that
+    all elements take part, and then positions ascend along `dim`.
     """
+    if valid.ndim == 0 and values.shape[dim]:
+        at = (np.argmin if smallest else np.argmax)(values, axis=dim, keepdims=True)
+        return np.take_along_axis(values, at, dim), np.take(positions, at)
     key = np.where(valid, _better_is_larger(values, smallest), _lowest(values.dtype))
     best = key.max(axis=dim, keepdims=True, initial=_lowest(values.dtype))
     won = valid & ((key == best) | (key != key))

@@ -49,6 +49,17 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     raise OperatorError(f"cast to {dtype!r}", "there is no such number format", "use one of " + ", ".join(CASTS))
 
 
+def spacing(values: np.ndarray, dtype: str) -> np.ndarray:
+    """At least the distance between neighbours of a format at these values: of whole numbers, 1."""
+    if dtype in NUMPY_FLOATS:
+        info = np.finfo(dtype)
+        return np.maximum(np.abs(values) * info.eps, float(info.smallest_subnormal))
+    if dtype in FORMATS:
+        to = FORMATS[dtype]
+        return np.maximum(np.abs(values) * 2.0**-to.mantissa, 2.0 ** (to.smallest_exponent - to.mantissa))
+    return np.ones(np.shape(values))
+
+
 def _rounded_to_format(values: np.ndarray, to: FloatFormat) -> np.ndarray:
     exponent = np.maximum(np.frexp(values)[1] - 1, to.smallest_exponent) - to.mantissa
     near = np.ldexp(np.rint(np.ldexp(values, -exponent)), exponent)

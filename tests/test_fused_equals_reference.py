@@ -1,0 +1,130 @@
+"""The fused form of every catalogue operator gives what the operator as written gives, whatever the split.
+
+The tolerance is carried with the values (`run/conditioning.py`): what rounding may do to the operator as written and
+to the formulas of the form.  One class of inputs is left out, see DISTRIBUTES.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import redfuser_algebra as ra
+from adversarial import drawn, spoilt_call
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.catalogue import operators
+from redfuser_algebra.language.expr import subterms
+from redfuser_algebra.run.conditioning import error_bounds, form_error_bounds
+from redfuser_algebra.run.reference import fused_by_chunks, fused_by_fold, fused_by_tree, reference
+from redfuser_algebra.run.tolerance import UNIT, agree
+
+EXPECTED = [name for name in operators if operators.entry(name).verdict != "not fusable"]
+# A law that is true over the reals moves a factor into or out of a sum; where the factor is 0 and an element infinite
+# (or the other way round), the operator has 0 · inf = NaN and its form has not, or the form alone.  No one-pass form
+# of these operators can know: whether a coefficient of an element is 0 is settled when its last pivot is.
+DISTRIBUTES = frozenset((
+    "ce_label_smoothing", "focal_soft_gamma2", "poly1_ce_soft", "layernorm_gemm", "layernorm_gemv",
+    "minmax_normalised_sum", "xnor_binary_gemv"))
+EXAMPLES = settings.default.max_examples // 2
+UNIT = UNIT["float64"]
+quick = settings(max_examples=max(1, EXAMPLES // 5))
+
+
+@functools.cache
+def verdict(name, prefer="centred"):
+    return ra.decide(operators[name], prefer=prefer)
+
+
+def fused(name, prefer="centred"):
+    found = verdict(name, prefer).fused
+    return found or pytest.skip(f"no fused form: {verdict(name, prefer).status} ({verdict(name, prefer).reason})")
+
+
+def outputs(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def by_streams(fused, given, sizes):
+    """One stream per chunk, each told where it starts, merged from the last to the first where the form commutes."""
+    starts = np.cumsum([0, *sizes]).tolist()
+    varying = [name for name, axes in fused.operator.inputs.items() if fused.form.axis in axes]
+    streams = []
+    for start, stop in zip(starts, starts[1:], strict=False):
+        chunk = {name: np.take(given[name], range(start, stop), axis=fused.operator.inputs[name].index(fused.form.axis))
+                 for name in varying}
+        streams.append(fused.stream(start=start).update(**given | chunk))
+    if fused.form.order == "commutative":
+        streams.reverse()
+    return functools.reduce(lambda a, b: a.merge(b), streams).result()
+
+
+def lost_to_infinity(name, got, right, given):
+    """Where one of the two is NaN and an input holds an infinity, for the operators named in DISTRIBUTES."""
+    infinite = any(np.isinf(value).any() for value in given.values())
+    return np.array(infinite and name in DISTRIBUTES) & (np.isnan(got) != np.isnan(right))
+
+
+class Expected:
+    """What the operator as written gives for these arguments, with bounds, or the error it raises."""
+
+    def __init__(self, fused, given):
+        self.fused, self.given = fused, given
+        self.binding = fused.operator.bind(**given)
+        try:
+            self.values, self.failed = outputs(reference(fused.operator, self.binding)), None
+            own = error_bounds(fused.operator, self.binding, UNIT)
+            form = form_error_bounds(fused.operator, fused.form, self.binding, UNIT)
+            self.bounds = [a + b for a, b in zip(outputs(own), outputs(form), strict=True)]
+        except ra.OperatorError as error:
+            self.values, self.failed = (), error.failed
+
+    def check(self, compute):
+        """Assert that `compute` gives these values within the bounds, or raises the same error."""
+        try:
+            got = outputs(compute())
+        except ra.OperatorError as error:
+            assert error.failed == self.failed, error
+            return
+        assert self.failed is None, f"no error: {self.failed}"
+        for i, (value, right, bound) in enumerate(zip(got, self.values, self.bounds, strict=True)):
+            excused = lost_to_infinity(self.fused.operator.name, value, right, self.given)
+            assert np.shape(value) == np.shape(right), f"output {i}"
+            assert agree(np.where(excused, right, value), right, error=bound), (
+                f"output {i}: {value}\nshould be {right}\nwithin {bound}")
+
+
+def check_all_ways(fused, given, sizes, seed):
+    operator, form = fused.operator, fused.form
+    expected = Expected(fused, given)
+    expected.check(lambda: fused(**given))
+    expected.check(lambda: fused_by_chunks(operator, form, expected.binding, sizes))
+    expected.check(lambda: fused_by_tree(operator, form, expected.binding, sizes, seed))
+    expected.check(lambda: fused_by_fold(operator, form, expected.binding))
+    expected.check(lambda: by_streams(fused, given, sizes))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_adversarial_inputs(name, data):
+    found = fused(name)
+    given, sizes = data.draw(spoilt_call(operators.entry(name), found.form))
+    check_all_ways(found, given, sizes, data.draw(st.integers(0, 2**16), "tree"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_ordinary_inputs(name):
+    """Every split agrees with the entry's NumPy reference, and rounding does not matter."""
+    row, found = operators.entry(name), fused(name)
+    for length in {row.shortest, row.shortest + 1, 33}:
+        given = drawn(row, length, length)
+        check_all_ways(found, given, [length // 3, 0, length - length // 3], seed=length)
+        expected = Expected(found, given)
+        with np.errstate(all="ignore"):
+            right = outputs(row.reference(**given))
+        if verdict(name).reason != "rounding":
+            for value, exact, bound in zip(outputs(found(**given)), right, expected.bounds, strict=True):
+                np.testing.assert_allclose(value, np.asarray(exact, float), rtol=1e-9, atol=1e-11)
+                assert length < 33 or (bound <= 1e-9 * (1 + np.abs(value))).all(), "the test would not notice a fault"
