@@ -324,5 +324,5 @@ _SIGNS = {
     "reciprocal": lambda facts, term: _inverse(facts.sign(term.args[0])),
     "power": _power, "sqrt": _sqrt, "maximum": _maximum, "minimum": _minimum, "where": _where,
     "reduce": _reduction, "symbol": _symbol,
-    "size": lambda facts, term: NONNEGATIVE, "index": lambda facts, term: NONNEGATIVE,
+    "size": lambda facts, term: POSITIVE, "index": lambda facts, term: NONNEGATIVE,
 }

@@ -45,7 +45,7 @@ def rows_of(term: Sexp, decoder: Decoder, mask_axes: tuple[str, ...]) -> Rows | 
         if read is None:
             return None
         share, factors, element = read
-        bound, element = _contracted_inside(bound, factors, element)
+        bound, factors, element = _contracted_inside(bound, factors, element)
         weight, element = _canonical_summand(bound, factors, element, mask_axes)
         vector = rows.setdefault(weight, {})
         vector[element] = vector.get(element, Fraction(0)) + share
@@ -123,13 +123,15 @@ def _summand(term: Sexp, decoder: Decoder) -> tuple[Fraction, tuple[Expr, ...], 
 
 def _contracted_inside(
     bound: tuple[str, ...], factors: tuple[Expr, ...], element: Expr
-) -> tuple[tuple[str, ...], Expr]:
-    """Axes that no factor has are contracted within the element, so that less is kept."""
+) -> tuple[tuple[str, ...], tuple[Expr, ...], Expr]:
+    """Axes that no factor has are contracted within the element, so that less is kept; if it lacks them, they count."""
     open_axes = {axis for factor in factors for axis in factor.axes}
     for axis in bound:
         if axis not in open_axes and axis in element.axes:
             element = contraction(axis, element)
-    return tuple(axis for axis in bound if axis in open_axes), element
+        elif axis not in open_axes:
+            factors = (*factors, Expr("size", (), (copied_axis(axis),)))
+    return tuple(axis for axis in bound if axis in open_axes), factors, element
 
 
 def _canonical_summand(
