@@ -1,0 +1,161 @@
+"""The search decides: what must fuse does, with little state, and computes the operator; what must not, does not."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import surface_forms
+from surface_forms import FUSABLE, STUCK
+
+import redfuser_algebra as ra
+from redfuser_algebra.discover.egraph import UnsoundLaws
+from redfuser_algebra.run.reference import fused_by_tree, reference
+
+WORDS = {
+    "softmax": 2, "attention": 3, "mla": 3, "moe_routing": 3, "logsumexp": 2, "variance": 3, "moment_of_inertia": 3,
+    "softmax_entropy": 3, "skewness": 4, "kurtosis": 5, "covariance": 4, "correlation": 6, "count_max": 2,
+    "layernorm_gemm": 6, "cross_entropy": 3, "kl_divergence": 5,
+}
+MUST_FUSE = (
+    *WORDS, "layernorm", "rmsnorm", "rmsnorm_gemm", "linear_regression", "weighted_mean", "weighted_variance",
+    "cosine_similarity", "value_at_argmax", "geometric_mean", "minmax_normalised_sum", "absmax_scaled_sum",
+)
+MUST_NOT_FUSE = (
+    "mean_absolute_deviation", "relu_about_mean", "sin_of_scaled_mean", "softmax_of_deviation", "quant_gemm",
+    "count_above_mean", "twn_ternary_alpha",
+)
+
+
+def agree(operator: ra.Operator, form: ra.FusedForm, seed: int, sizes: tuple[int, ...] = (2, 0, 1, 8)) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = {axis: sum(sizes) if axis == form.axis else 2 + i for i, axis in enumerate(operator.axes)}
+    arrays = {name: rng.standard_normal([lengths[axis] for axis in axes]) for name, axes in operator.inputs.items()}
+    binding = operator.bind(**arrays)
+    for got, want in zip(_list(fused_by_tree(operator, form, binding, sizes, seed)),
+                         _list(reference(operator, binding)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
+
+
+def _list(result: object) -> list:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+@pytest.mark.parametrize("name", MUST_FUSE)
+def test_must_fuse(name):
+    verdict = ra.decide(ra.operators[name])
+    assert verdict.status == "fusable"
+    assert verdict.fused.form.words <= WORDS.get(name, 9)
+
+
+@pytest.mark.parametrize("name", MUST_NOT_FUSE)
+def test_must_not_fuse(name):
+    verdict = ra.decide(ra.operators[name])
+    assert not verdict.fusable
+    assert verdict.fused is None
+    assert verdict.refusal.residual is not None
+    with pytest.raises(ra.NotFusable) as caught:
+        ra.fuse(ra.operators[name])
+    assert caught.value.refusal.reduction.name == verdict.refusal.reduction.name
+
+
+@pytest.mark.parametrize("operator", FUSABLE, ids=lambda operator: operator.name)
+def test_surface_forms_fuse_and_compute_the_operator(operator):
+    verdict = ra.decide(operator)
+    assert verdict.fusable, verdict
+    for seed in range(3):
+        agree(operator, verdict.fused.form, seed)
+
+
+@pytest.mark.parametrize("operator", STUCK, ids=lambda operator: operator.name)
+def test_near_twins_do_not_fuse(operator):
+    assert not ra.decide(operator).fusable
+
+
+def test_reassociable_rounding_is_partly_fusable():
+    verdict = ra.decide(ra.operators["quant_gemm_reassociate"])
+    assert (verdict.status, verdict.reason, verdict.fusable) == ("partly", "rounding", True)
+
+
+def test_an_undeclared_sign_is_a_condition_and_a_declared_one_is_not():
+    undeclared = ra.decide(surface_forms.log_share)
+    assert (undeclared.status, undeclared.reason) == ("partly", "conditional")
+    assert [str(condition) for condition in undeclared.fused.form.assumptions] == ["x[l] > 0"]
+    assert ra.decide(surface_forms.log_share_of_positive).status == "fusable"
+
+
+@pytest.mark.parametrize("name", ["variance", "softmax", "layernorm_gemm", "attention", "kurtosis"])
+def test_raw_forms_never_move_and_state_their_danger(name):
+    form = ra.fuse(ra.operators[name], prefer="raw").form
+    assert all(component.fixed for component in form.state)
+    assert form.dangers
+    entry = ra.operators.entry(name)
+    binding = entry.operator.bind(**entry.inputs(np.random.default_rng(0), 11))
+    for got, want in zip(_list(fused_by_tree(entry.operator, form, binding, (2, 9), 1)),
+                         _list(reference(entry.operator, binding)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_the_default_is_raw_only_where_that_is_safe():
+    assert all(component.fixed for component in ra.fuse(ra.operators["rmsnorm_gemm"]).form.state)
+    assert not all(component.fixed for component in ra.fuse(ra.operators["layernorm_gemm"]).form.state)
+
+
+@pytest.mark.parametrize("limits", [ra.Limits(nodes=30), ra.Limits(iterations=2)])
+def test_a_limit_that_is_hit_is_undecided_never_a_no(limits):
+    verdict = ra.decide(ra.operators["kurtosis"], limits=limits)
+    assert (verdict.status, verdict.reason) == ("undecided", "limit")
+    assert verdict.refusal.exhausted
+
+
+def test_needed_laws_are_needed():
+    form = ra.fuse(ra.operators["softmax_entropy"]).form
+    assert {"recentre_difference", "exp_of_sum", "distribute", "sum_adds"} <= set(form.laws)
+    for law in ("recentre_difference", "exp_of_sum"):
+        answers = [question.again([other for other in question.laws if other != law]) for question in form.trace]
+        assert not all(answer.finite for answer in answers)
+
+
+def test_a_law_that_identifies_two_constants_is_noticed(monkeypatch):
+    from redfuser_algebra.algebra import laws
+
+    false_law = laws.Law("one_is_nothing", "exp(a)", "0", role="always")
+    monkeypatch.setitem(laws.LAWS, "one_is_nothing", false_law)
+    monkeypatch.setitem(laws.LAWS, "zero_is_one", laws.Law("zero_is_one", "exp(a)", "1", role="always"))
+    with pytest.raises(UnsoundLaws):
+        ra.decide(ra.operators["softmax"])
+
+
+def test_the_facts_of_softmax_make_every_exponent_safe():
+    form = ra.fuse(ra.operators["attention"]).form
+    kinds = {fact.kind for fact in form.facts}
+    assert {"order", "motion", "bound"} <= kinds
+    assert "danger" not in kinds
+
+
+def test_an_unknown_sign_of_the_scale_gives_no_order_fact():
+    form = ra.fuse(surface_forms.scale_outside_the_max).form
+    assert any("may overflow" in str(danger) for danger in form.dangers)
+
+
+def test_threads_find_the_same_form():
+    with ThreadPoolExecutor(4) as pool:
+        forms = list(pool.map(lambda _: str(ra.fuse(ra.operators["kurtosis"]).form), range(4)))
+    assert len(set(forms)) == 1
+
+
+def test_an_axis_can_be_chosen():
+    fused = ra.fuse(surface_forms.variance_of_both_axes, axis="h")
+    assert fused.form.axis == "h"
+    agree(fused.operator, fused.form, 0)
+    with pytest.raises(ra.OperatorError, match="no reduction over that axis"):
+        ra.fuse(ra.operators["softmax"], axis="b")
+
+
+def test_an_operator_without_reductions_is_refused():
+    @ra.operator
+    def doubled(x: "l"):
+        return 2 * x
+
+    with pytest.raises(ra.OperatorError, match="no reduction"):
+        ra.fuse(doubled)
