@@ -18,8 +18,7 @@ _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "arg
             "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low"}
 
 _GUARDS = (
-    ("shift", "a − p is 0 where a = p, also at ±inf, so that moving a state to its own pivot changes nothing"),
-    ("anchor", "a pivot that is 0/0 in one part is taken as 0 there until the parts are merged"),
+    ("anchor", "a pivot that is not finite in one part (±inf, 0/0) is taken as 0 there until the parts are merged"),
     ("ratio", "p / p′ is 1 where p = p′, also at 0 and inf, so that rescaling a state to its own pivot changes nothing"),
     ("scaled", "x / p is 0 where p = 0: |x| ≤ p leaves only x = 0"),
     ("scale", "a sum that is 0 stays 0 under any factor, so an empty part stays empty"),
@@ -33,10 +32,9 @@ def built(search: Search) -> FusedForm:
     names = _final_names(search, drafts)
     names |= {plain: names[indexed] + WON for plain, indexed in doubles.items()}
     rename = _Renaming(names).expr
-    anchored = _anchors(search)
     state = tuple(
-        Component(names[d.name], d.monoid, _about(anchored, d.lift), d.mask, d.count, d.axes,
-                  _about(anchored, rename(d.rebase))) for d in drafts)
+        Component(names[d.name], d.monoid, _anchored(d.lift), d.mask, d.count, d.axes,
+                  _anchored(rename(d.rebase))) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
@@ -44,7 +42,12 @@ def built(search: Search) -> FusedForm:
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
-        guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), trace=tuple(search.questions))
+        guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
+        trace=tuple(search.questions))
+
+
+def _order_of_parts(state: tuple[Component, ...]) -> str:
+    return "commutative" if all(MONOIDS[component.monoid].commutative for component in state) else "ordered"
 
 
 def _in_merge_order(state: tuple[Component, ...], pivots: tuple[Pivot, ...], results: tuple[Result, ...]
@@ -116,7 +119,7 @@ def _final_names(search: Search, drafts: list[Draft]) -> dict[str, str]:
 def _fresh(draft: Draft, taken: set[str]) -> str:
     if draft.monoid == "sum" and draft.lift is const(1) and draft.mask is None and "N" not in taken:
         return "N"
-    letter, number = _LETTERS[draft.monoid], 1
+    letter, number = _LETTERS.get(draft.monoid, "d"), 1
     while f"{letter}{number}" in taken:
         number += 1
     return f"{letter}{number}"
@@ -135,19 +138,12 @@ class _Renaming:
         return substitute(expr, found)
 
 
-def _anchors(search: Search) -> set[str]:
-    """The old and new names of the pivots that may be undefined for a part."""
-    undefined = [name for name in search.pivots.values if search.pivots.undefined(name)]
-    return {*undefined, *(name + "'" for name in undefined)}
-
-
-def _about(anchored: set[str], expr: Expr) -> Expr:
-    """`expr` with shifts from and to such pivots taken about their anchors."""
+def _anchored(expr: Expr) -> Expr:
+    """`expr` with every shift from or to a pivot taken about the pivot's anchor, which is finite in every part."""
     def anchor(term: Expr) -> Expr:
-        return call("anchor", term) if term.op == "symbol" and term.name in anchored else term
+        return call("anchor", term) if term.op == "symbol" else term
 
-    shifts = {term: call("shift", *map(anchor, term.args)) for term in subterms(expr) if term.op == "shift"}
-    return substitute(expr, {term: to for term, to in shifts.items() if to is not term})
+    return substitute(expr, {term: call("shift", *map(anchor, term.args)) for term in subterms(expr) if term.op == "shift"})
 
 
 def _guards(state: tuple[Component, ...]) -> Iterator[Guard]:

@@ -9,13 +9,15 @@ from functools import cache
 
 import egglog.bindings as egglog
 
-from redfuser_algebra.algebra.laws import LAWS
-from redfuser_algebra.discover.rulesets import STUCK, foundation, law_of, law_program
+from redfuser_algebra.discover.rulesets import STUCK, Content, content, foundation, law_of, law_program
 
 Sexp = tuple | str | int
 
 _ENOUGH = 1_000
 """An e-graph of this size that has an answer is not grown further in the hope of a better one."""
+
+_EXPLOSION = 6
+"""An e-graph that grows by this factor in one iteration is not iterated again: the next one might not end."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,20 @@ class _Loaded(threading.local):
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.graph = egglog.EGraph()
-        self.laws: set[str] = set()
+        self.laws: dict[str, Content] = {}
         self.run(foundation())
 
     def load(self, laws: Iterable[str]) -> None:
-        """Load the laws that are not there yet."""
-        fresh = [law for law in laws if law not in self.laws]
-        self.run("\n".join(law_program(LAWS[law]) for law in fresh))
+        """Load the laws that are not there yet; begin again if one of them has been declared anew and says otherwise."""
+        contents = {name: content(name) for name in laws}
+        if any(self.laws.get(name, law) != law for name, law in contents.items()):
+            self._begin()
+        fresh = {name: law for name, law in contents.items() if name not in self.laws}
+        self.run("\n".join(law_program(law) for law, _ in fresh.values()))
         self.laws.update(fresh)
 
     def run(self, text: str) -> list:
@@ -98,10 +106,12 @@ def _saturated(run: Callable[[str], list], limits: Limits) -> Answer:
     while iterations < limits.iterations and nodes <= limits.nodes and not saturated:
         if nodes > _ENOUGH and run("(extract $question)")[0].cost < STUCK:
             break
-        report = run("(run-schedule (run asked))")[0].report
+        report = run("(run-schedule (saturate (run arithmetic)) (run asked))")[0].report
         iterations += 1
         saturated = not report.updated
-        nodes = sum(size for _, size in run("(print-size)")[0].sizes)
+        before, nodes = nodes, sum(size for _, size in run("(print-size)")[0].sizes)
+        if nodes > _ENOUGH and nodes > _EXPLOSION * before and not saturated:
+            break
         for name, matches in report.num_matches_per_rule.items():
             fired.update({law: matches for law in law_of(name) if matches})
     _canary(run)

@@ -68,7 +68,9 @@ class Facts:
         return self._signs[term]
 
     def meaning(self, term: Expr) -> Expr:
-        """A pivot symbol's value; anything else as it is."""
+        """A pivot symbol's value, and a pivot for its anchor; anything else as it is."""
+        if term.op == "anchor":
+            return self.meaning(term.args[0])
         return self.pivots.get(term.name, term) if term.op == "symbol" else term
 
     def below(self, a: Expr, p: Expr) -> bool:
@@ -303,6 +305,8 @@ def _sign_of_reduction(monoid: str, sign: str, masked: bool) -> str:
         return sign if sign in _UP else UNKNOWN
     if monoid == "sum":
         return _weakened(sign) if masked else sign
+    if MONOIDS[monoid].source:
+        return UNKNOWN
     below = MONOIDS[monoid].identity < 0
     return sign if not masked or sign in ((NEGATIVE, NONPOSITIVE) if below else _UP) else UNKNOWN
 

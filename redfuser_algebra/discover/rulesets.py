@@ -16,9 +16,13 @@ from functools import cache
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.laws import LAWS, SIGNS, Law, SignRule
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.errors import OperatorError
 
 Pattern = tuple | str | Fraction
 """A side of a law: a variable, a number, or a head and its operands."""
+
+Content = tuple[Law, frozenset[str]]
+"""What a law says: its row, and which of its words are reductions."""
 
 STUCK = 100_000_000
 """Cost of a reduction that no law could take apart: an extraction below it is an answer."""
@@ -43,11 +47,19 @@ SORTS = f"""
 (function kind (T) i64 :merge (& old new))
 (relation pivot (T T)) (relation bounded (T T)) (relation settled (T T T)) (relation follows (T T T String))
 (relation positive (T)) (relation nonnegative (T)) (relation nonpositive (T))
-(ruleset structure)
+(ruleset structure) (ruleset arithmetic)
 """
 
 _ONE = "(rational 1 1)"
 _NIL = "(multiset-of)"
+
+
+_ARITHMETIC = (
+    ("reciprocal", "!=", "(/ (rational 1 1) q)"), ("abs", "<", "(- (rational 0 1) q)"), ("abs", ">=", "q"),
+    ("sign", "<", "(rational -1 1)"), ("sign", ">", "(rational 1 1)"),
+)
+"""Functions of a number are numbers.  They are folded before anything else sees them: as factors of themselves they
+would make ever new terms."""
 
 
 def _opaque(pattern: str, name: str) -> Iterable[str]:
@@ -85,6 +97,9 @@ def _structure() -> Iterable[str]:
                f"(union e (Term q c (multiset-sum k {kept}) {_NIL}))")
     yield rule("multiply_one", f"(= e (Term q {_NIL} k {_NIL})) (!= q {_ONE})",
                f"(union e (Mul (Num q) (Term {_ONE} {_NIL} k {_NIL})))")
+    for name, fact, value in _ARITHMETIC:
+        yield (f'(rule ((= a (Num q)) (= e (App1 "{name}" a)) ({fact} q (rational 0 1)))'
+               f' ((union e (Num {value})) (subsume (App1 "{name}" a))) :ruleset arithmetic :name "{name} {fact} 0")')
     for sign in SIGNS:
         yield rule(sign.name, f"(= e {_egglog(side(sign.term))}) {_conditions(sign)}", f"({sign.sign} e)")
     yield rule("component", '(= e (Red s m a)) (!= s "sum") (= i (kind a)) (= 0 (& i 1))', "(union e (Kept s m a))")
@@ -106,9 +121,9 @@ def _pattern(node: ast.expr) -> Pattern:
         case ast.Name(id=name):
             return name
         case ast.Constant(value=value):
-            return Fraction(value)
+            return Fraction(str(value))
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
-            return -Fraction(value)
+            return -Fraction(str(value))
         case ast.UnaryOp(op=op, operand=operand):
             return (_OPERATORS[type(op)], _pattern(operand))
         case ast.BinOp(left=a, op=op, right=b) | ast.Compare(left=a, ops=[op], comparators=[b]):
@@ -162,7 +177,6 @@ def _mirrored(pattern: Pattern, conditioned: str) -> Pattern:
     return (pattern[0], *(_mirrored(arg, conditioned) for arg in pattern[1:]))
 
 
-@cache
 def compiled(law: Law) -> tuple[str, ...]:
     """The egglog rules of one row (two where the left side can be met in mirrored order)."""
     left, right, conditions = side(law.lhs), _egglog(side(law.rhs)), _conditions(law)
@@ -188,7 +202,7 @@ def heads(text: str) -> frozenset[str]:
 
 def relevant(names: frozenset[str], roles: frozenset[str], without: frozenset[str] = frozenset()) -> tuple[Law, ...]:
     """The laws that can apply to a term made of `names`, directly or after others have applied."""
-    pool = [law for law in LAWS.values() if law.role in roles and law.name not in without]
+    pool = [law for law in tuple(LAWS.values()) if law.role in roles and law.name not in without]
     chosen: dict[str, Law] = {}
     while fresh := [law for law in pool if law.name not in chosen and heads(law.lhs) <= names]:
         chosen.update((law.name, law) for law in fresh)
@@ -200,6 +214,15 @@ def relevant(names: frozenset[str], roles: frozenset[str], without: frozenset[st
 def foundation() -> str:
     """What every question needs: the sorts and the normal form."""
     return "\n".join((SORTS, *_structure()))
+
+
+def content(name: str) -> Content:
+    """What the law of this name says now.  Raises OperatorError for one whose declaration has ended."""
+    if name not in LAWS:
+        raise OperatorError(f"a question about the law {name}", "there is none of this name, or its declaration has ended",
+                            "declare it again")
+    law = LAWS[name]
+    return law, (heads(law.lhs) | heads(law.rhs)) & MONOIDS.keys()
 
 
 def law_program(law: Law) -> str:
