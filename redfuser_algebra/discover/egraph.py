@@ -86,7 +86,10 @@ def _loaded() -> _Loaded:
 
 
 def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits) -> Answer:
-    """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`."""
+    """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`.
+
+    Exact numbers that leave 64 bits are a limit, too.
+    """
     laws, loaded = list(laws), _loaded()
     loaded.load(laws)
     run = loaded.run
@@ -96,6 +99,10 @@ def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits
                        f"(let $question {question})",
                        "(let $zero (Num (rational 0 1)))", "(let $one (Num (rational 1 1)))")))
         return _saturated(run, limits)
+    except egglog.EggSmolError as error:
+        if "primitive" not in str(error):
+            raise
+        return Answer(("Num", ("rational", 0, 1)), STUCK, 0, 0, saturated=False)
     finally:
         run("(pop)")
 

@@ -18,7 +18,8 @@ _NIL = "(multiset-of)"
 CONTRACTIONS = {"sum": ("contract", "Con"), "max": ("largest", "Largest"), "min": ("smallest", "Smallest")}
 """Reductions over another axis with a pivot inside: their name in the law table and their node."""
 _CONTRACTED = {node: monoid for monoid, (_, node) in CONTRACTIONS.items()}
-_LARGEST = 2**31
+_LARGEST = 2**7
+"""Numbers up to this are exact in the e-graph (eight of them multiply within 64 bits); others are constants by name."""
 _SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
                NEGATIVE: ("nonpositive",), NONPOSITIVE: ("nonpositive",)}
 
@@ -105,7 +106,7 @@ class Encoder:
         value = expr.value
         if abs(value) < _LARGEST:
             exact = Fraction(value)
-            if exact.denominator < _LARGEST and abs(exact.numerator) < _LARGEST:
+            if exact.denominator < _LARGEST:
                 return f"(Num (rational {exact.numerator} {exact.denominator}))"
         return self.leaf(expr, "K")
 

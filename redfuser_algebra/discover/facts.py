@@ -43,6 +43,7 @@ class Facts:
         self.results: dict[str, Reduction] = {result.name: result for result in results}
         self.pivots: dict[str, Expr] = {} if pivots is None else pivots
         self._signs: dict[Expr, str] = {}
+        self._moving: dict[Expr, bool] = {}
         for condition in self._assume:
             self._declare(condition)
 
@@ -146,9 +147,10 @@ class Facts:
 
     def moves(self, term: Expr) -> bool:
         """Whether a term depends on results of the cascade."""
-        if term.op == "symbol" or term.op == "size" and term.axis == self.axis:
-            return True
-        return any(self.moves(arg) for arg in term.args)
+        if term not in self._moving:
+            own = term.op == "symbol" or term.op == "size" and term.axis == self.axis
+            self._moving[term] = own or True in map(self.moves, term.args)
+        return self._moving[term]
 
     def _moves_inside(self, result: Reduction) -> bool:
         """Whether what a result reduces, or which elements take part in it, depends on other results."""

@@ -44,13 +44,13 @@ def text_sections(form: FusedForm) -> dict[str, list[str]]:
     moved = ", ".join(f"{name.name} = {mathematics(tidied(move))}" for move, name in rules.differences(form).items())
     return {
         "holds only where": list(map(mathematics, form.assumptions)),
-        "elements": aligned([(name, mathematics(term)) for term, name in names.items()]),
-        "pivots": _equations(form, rules.pivots(form), names),
+        "elements": aligned(_element_rows(names)),
+        "pivots": aligned(_rows(form, rules.pivots(form), names)),
         "state": state_table(form, names),
-        "update by one element": _equations(form, rules.update(form), names),
-        "merge of two states a and b": _equations(form, rules.merge(form), names),
+        "update by one element": aligned(_rows(form, rules.update(form), names)),
+        "merge of two states a and b": aligned(_rows(form, rules.merge(form), names)),
         f"rebase, {moved}" if moved else "rebase": [line for m in rules.matrices(form) for line in _matrix(m)],
-        "results": _equations(form, rules.results(form), names),
+        "results": aligned(_rows(form, rules.results(form), names)),
         "outputs": aligned(_outputs(form, names)),
         "guards": [f"{_digits(number)} {guard}" for number, guard in enumerate(form.guards, 1)],
         "facts": [str(fact) for fact in dict.fromkeys(form.facts) if fact.kind != "danger"],
@@ -75,13 +75,12 @@ def columns(rows: list[list[str]]) -> list[str]:
 def update_text(form: FusedForm) -> str:
     """What one more element does to the state, a line per equation."""
     names = rules.named_elements(form)
-    elements = aligned([(name, mathematics(term)) for term, name in names.items()])
-    return "\n".join([*elements, *_equations(form, rules.update(form), names, marked=False)])
+    return "\n".join(aligned(_element_rows(names) + _rows(form, rules.update(form), names, marked=False)))
 
 
 def merge_text(form: FusedForm) -> str:
     """What two states make together, a line per equation."""
-    return "\n".join(_equations(form, rules.merge(form), rules.named_elements(form), marked=False))
+    return "\n".join(aligned(_rows(form, rules.merge(form), rules.named_elements(form), marked=False)))
 
 
 def form_latex(form: FusedForm) -> str:
@@ -107,13 +106,19 @@ def _outputs(form: FusedForm, names: Mapping[Expr, str]) -> list[tuple[str, str]
     return list(zip(output_names(form.outputs, form.axis), shown, strict=True))
 
 
-def _equations(form: FusedForm, equations: Iterable[rules.Equation], names: Mapping[Expr, str], marked: bool = True) -> list[str]:
+def _element_rows(names: Mapping[Expr, str]) -> list[tuple[str, str]]:
+    return [(name, mathematics(term)) for term, name in names.items()]
+
+
+def _rows(form: FusedForm, equations: Iterable[rules.Equation], names: Mapping[Expr, str],
+          marked: bool = True) -> list[tuple[str, str]]:
+    """Left and right sides; the right one with what it depends on."""
     rows = []
     for equation in equations:
         mask = "" if equation.mask is None else f"   element where {mathematics(equation.mask, names)}"
         marks = f"  {_marks(form, equation)}" if marked and _marks(form, equation) else ""
         rows.append((mathematics(equation.left), mathematics(equation.right, names) + mask + marks))
-    return aligned(rows)
+    return rows
 
 
 def _marks(form: FusedForm, equation: rules.Equation) -> str:

@@ -13,6 +13,9 @@ from numbers import Number
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.errors import OperatorError, undeclared
 
+DEEPEST = 200
+"""How deep expressions may be nested; every walk over one is recursive."""
+
 LEAVES = ("input", "param", "const", "index", "size", "symbol")
 
 _interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
@@ -37,11 +40,12 @@ class Expr:
     For topk and argtopk the number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
     """
 
-    __slots__ = ("op", "attrs", "args", "axes", "_text", "__weakref__")
+    __slots__ = ("op", "attrs", "args", "axes", "depth", "_text", "__weakref__")
     op: str
     attrs: tuple
     args: tuple[Expr, ...]
     axes: tuple[str, ...]
+    depth: int
     _text: str
     __array_ufunc__ = None
 
@@ -51,7 +55,11 @@ class Expr:
         if found is None:
             found = object.__new__(cls)
             axes = _axes_of(op, args, attrs)
-            for slot, value in zip(cls.__slots__, (op, attrs, args, axes, ""), strict=False):
+            depth = 1 + max((arg.depth for arg in args), default=0)
+            if depth > DEEPEST:
+                raise OperatorError(f"an expression of more than {DEEPEST} operations inside one another",
+                                    "it is too deep to be searched", "reduce over an axis instead of looping in Python")
+            for slot, value in zip(cls.__slots__, (op, attrs, args, axes, depth, ""), strict=False):
                 object.__setattr__(found, slot, value)
             _interned[key] = found
         return found
