@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import redfuser_algebra as ra
 
+ROOT = Path(ra.__file__).parent.parent
 HEAVY = ("egglog", "numba", "sympy", "hypothesis", "ipywidgets", "flint", "matplotlib", "dask", "typer", "rich", "numpy")
 FUNCTIONS = """sum prod max min argmax argmin topk any all mean var exp log sqrt abs maximum minimum where sign tanh sin cos
     power reciprocal clip round cast index size divide""".split()
@@ -18,7 +20,7 @@ DOOR = """operator Operator fuse decide Fused Verdict NotFusable Refusal FusedFo
 def loaded_by(code):
     """The heavy packages that running some code brings in, in a Python of its own."""
     ending = f"\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code + ending], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code + ending], capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout.split()
 
 

@@ -142,6 +142,43 @@ def test_a_matrix_is_printed_where_several_components_move_together():
     assert rules.matrices(HAND["softmax"].form) == ()
 
 
+def form_with(rebase, outputs=()):
+    """A form of sums N, a and b, where b moves by `rebase` of a, b, p and p'."""
+    a, b, p, p1 = (symbol(name) for name in ("a", "b", "p", "p'"))
+    x = Expr("input", (), ("x", ("l",)))
+    state = [hand_forms.component("a", "sum", x), hand_forms.component("i", "argmax", x),
+             hand_forms.component("b", "sum", x, lambda _: rebase(a, b, call("shift", p, p1)))]
+    return hand_forms.by_hand(ra.operators["variance"], state, outputs).form
+
+
+def row_of(form):
+    (matrix,) = rules.matrices(form)
+    assert matrix.components == ("a", "b")
+    return [mathematics(cell) for cell in matrix.rows[1]]
+
+
+def test_factors_of_one_component_are_added_and_keep_their_signs():
+    assert row_of(form_with(lambda a, b, d: b - d * a)) == ["−p + p'", "1"]
+    assert row_of(form_with(lambda a, b, d: b + d * a + a / d)) == ["δ + 1/δ", "1"]
+    assert row_of(form_with(lambda a, b, d: b * ra.exp(d) - (-a))) == ["1", "exp(p − p')"]
+
+
+@pytest.mark.parametrize("rebase", [lambda a, b, d: b + a * b, lambda a, b, d: b + ra.exp(a) * d, lambda a, b, d: b / a + d * a])
+def test_what_is_not_linear_has_no_matrix(rebase):
+    assert rules.matrices(form_with(rebase)) == ()
+
+
+def test_a_distance_has_a_name_where_it_is_needed_twice():
+    assert rules.differences(form_with(lambda a, b, d: b + d * a)) == {}
+    (name,) = rules.differences(form_with(lambda a, b, d: b + d * a + ra.exp(d) * a)).values()
+    assert name is symbol("δ")
+
+
+def test_what_a_position_won_with_is_the_element_there():
+    form = form_with(lambda a, b, d: b, outputs=[symbol("i_value") - symbol("a")])
+    assert list(map(mathematics, rules.outputs(form))) == ["x[i] − a"]
+
+
 UPDATES = {
     "softmax": "m' = max(m, x[l])\ns' = s·exp(m − m') + exp(x[l] − m')",
     "variance": """total' = total + x[l]

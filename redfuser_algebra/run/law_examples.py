@@ -27,7 +27,7 @@ INNER = {"contract": "sum", "largest": "max", "smallest": "min"}
 
 TAGS = {
     "exact": "over the reals; floats may round differently, so only tolerances compare the two sides",
-    "ieee": "bit for bit on floats as well",
+    "ieee": "on floats as well, infinities and NaN included",
     "rounding": "only if roundings may be moved, which reassociate=True asks for",
 }
 ROLES = {
@@ -35,6 +35,7 @@ ROLES = {
     "normal form": "always: it is part of the form in which the e-graph keeps products",
     "centred": "where sums about moving pivots are wanted (the default)",
     "raw": "where raw sums are wanted (--prefer raw), and for what needs no pivot",
+    "ordered": "only under reductions other than sums: max, min, prod and their like",
     "alternative": "only where an operator is asked for in another form",
     "disabled": "never: it is false, or harmful, as the example shows; it stays in the table so that nobody adds it again",
 }
@@ -51,8 +52,8 @@ class Example:
 
 def explained(law: Law) -> list[tuple[str, str]]:
     """What a law states, where it holds, for which numbers, when the search uses it, and an example."""
-    lines = [("statement", f"{law.lhs} = {law.rhs}"), ("where", law.requires or "everywhere"), ("true", TAGS[law.tag]),
-             ("used", ROLES[law.role])]
+    lines = [("statement", f"{law.lhs} = {law.rhs}"), ("where", law.requires or "everywhere"), ("true", TAGS.get(law.tag, law.tag)),
+             ("used", ROLES.get(law.role, law.role))]
     tried = example(law)
     if tried:
         values = ", ".join(f"{name} = {value}" for name, value in tried.values.items())
