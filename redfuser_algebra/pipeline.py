@@ -1,11 +1,11 @@
 """The passes, in order.  Each takes what the one before it made; every stage can be printed.
 
-trace → cascades → discover → verdict → run
+trace → cascades → discover → refute → verdict → run
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery, discover
@@ -14,6 +14,8 @@ from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, p
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.operator import operator as trace
+from redfuser_algebra.prove.passes import passes
+from redfuser_algebra.prove.refute import refute
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,20 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     """
     operator = operator if isinstance(operator, Operator) else trace(operator)
     found = _cascades(operator, axis)
-    discoveries = tuple(discover(cascade, operator.assume, settings) for cascade in found)
+    discoveries = tuple(refuted(operator, discover(cascade, operator.assume, settings), settings) for cascade in found)
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)
     main = next(discovery for discovery in discoveries if discovery.cascade is chosen)
     return Decision(operator, discoveries, main, *status_and_reason(main))
+
+
+def refuted(operator: Operator, found: Discovery, settings: Settings) -> Discovery:
+    """A refusal with its witness, if there is one, and the passes that the operator needs; a form as it is."""
+    refusal = found.refusal
+    if refusal is None or refusal.exhausted:
+        return found
+    witness = refute(found.cascade, operator.assume, refusal, params=operator.params)
+    needed = passes(found.cascade, operator.assume, settings)
+    return replace(found, refusal=replace(refusal, witness=witness, passes=needed))
 
 
 def _cascades(operator: Operator, axis: str | None) -> tuple[Cascade, ...]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from redfuser_algebra.discover.search import Search, Stuck
 from redfuser_algebra.language.cascade import Reduction
@@ -10,13 +11,23 @@ from redfuser_algebra.language.expr import Expr, subterms
 ROUNDINGS = ("round", "cast", "floor", "ceil")
 
 
+class Evidence(Protocol):
+    """A proof that there is no fused form: prints itself, names its reason, and can be checked again."""
+
+    reason: str
+
+    def recheck(self) -> bool:
+        """Whether the numbers still prove it."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a cascade has no fused form here.
 
     `residual` is the element term that still mixes the axis with a new pivot (p' is the new value of pivot p, whose
     meaning is in `pivots`).  `exhausted` says that a limit was hit: then nothing is known about the operator.
-    `rounding` says that a rounding sits between the pivot and the reduction.
+    `rounding` says that a rounding sits between the pivot and the reduction.  `witness` proves that no form exists
+    (None: not proved), and `passes` are the reductions of each pass that the operator needs.
     """
 
     axis: str
@@ -26,6 +37,8 @@ class Refusal:
     pivots: dict[str, Expr]
     exhausted: bool
     rounding: bool
+    witness: Evidence | None = None
+    passes: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         where = f"{self.reduction.name} = {self.reduction.source}"

@@ -24,8 +24,8 @@ def status_and_reason(found: Discovery) -> tuple[str, str]:
 def _refused(refusal: Refusal) -> tuple[str, str]:
     if refusal.exhausted:
         return UNDECIDED, "limit"
-    if refusal.rounding:
-        return NOT_FUSABLE, "rounding"
+    if refusal.witness:
+        return NOT_FUSABLE, refusal.witness.reason
     return UNDECIDED, "no law applies"
 
 
