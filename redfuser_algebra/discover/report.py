@@ -54,6 +54,9 @@ def sections(verdict: Verdict, other: Verdict | None = None) -> Iterator[Section
         yield from ((title, lines) for title, lines in text_sections(main).items() if lines)
     if verdict.refusal:
         yield "refusal", textwrap.wrap(str(verdict.refusal), WIDTH)
+        if verdict.refusal.witness:
+            yield "witness", [line for part in str(verdict.refusal.witness).splitlines()
+                              for line in textwrap.wrap(part, WIDTH)]
     alternatives = list(_alternatives(verdict, other))
     if alternatives:
         yield "alternatives", alternatives
@@ -74,7 +77,7 @@ def _alternatives(verdict: Verdict, other: Verdict | None) -> Iterator[str]:
     if not verdict.fused:
         refused = [found for found in verdict.discoveries if found.form is None]
         for found in refused:
-            yield f"as written, in {_counted(found.cascade.depth, 'pass', 'passes')} over {found.cascade.axis}"
+            yield f"{_passes(found)} over {found.cascade.axis}"
         return
     form, another = verdict.fused.form, other.fused.form if other and other.fused else None
     if another is None or _same_state(form, another):
@@ -83,6 +86,13 @@ def _alternatives(verdict: Verdict, other: Verdict | None) -> Iterator[str]:
     yield f"--prefer {kind}: {summary(another)}"
     yield from (f"  {line}" for line in state_table(another, named_elements(another)))
     yield from (f"  danger: {fact}" for fact in dict.fromkeys(another.dangers))
+
+
+def _passes(found: Discovery) -> str:
+    """How many passes a refused cascade needs, and what each of them takes in."""
+    cut = found.refusal.passes if found.refusal else ()
+    taken = ": " + " | ".join(", ".join(names) for names in cut) + "," if cut else ""
+    return f"in {_counted(len(cut) or found.cascade.depth, 'pass', 'passes')}{taken}"
 
 
 def _same_state(one: FusedForm, another: FusedForm) -> bool:
