@@ -42,7 +42,7 @@ def shift(a, p):
 
 def anchor(p):
     """p, and 0 where p is not finite: while 0/0 parts are merged a state is kept about 0, where it is finite."""
-    return np.where(np.isfinite(p), p, 0.0)
+    return np.where(np.isfinite(p), p, np.zeros_like(p))
 
 
 def ratio(p, q):

@@ -119,6 +119,8 @@ class Errors:
             return _chosen(*operands)
         if term.op in WAVES:
             return np.minimum(operands[0][1], 2.0) + self.unit * np.abs(value)
+        if term.op in ("equal", "not_equal"):
+            return _may_meet(*operands)
         name = self._name(term)
         apply = FUNCTIONS[name].apply if name in FUNCTIONS else lambda *args: self._applied(term, args)
         moved = _moved(apply, value, operands, tuple(map(nonnegative, term.args)))
@@ -172,6 +174,12 @@ def _chosen(condition: Pair, a: Pair, b: Pair) -> np.ndarray:
     """The bound of where(condition, a, b)."""
     either = distance(a[0], b[0]) + a[1] + b[1]
     return np.where(condition[1] > 0, either, np.where(condition[0] != 0, a[1], b[1]))
+
+
+def _may_meet(a: Pair, b: Pair) -> np.ndarray:
+    """1 where two values that are not exact may be equal or not."""
+    reach = a[1] + b[1]
+    return np.where((reach > 0) & ~(np.abs(np.subtract(a[0], b[0], dtype=np.float64)) > reach), 1.0, 0.0)
 
 
 def _moved(apply: Callable, value: np.ndarray, operands: list[Pair], positive: tuple[bool, ...]) -> np.ndarray:

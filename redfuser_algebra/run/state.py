@@ -53,6 +53,8 @@ class _Values:
 
     def __init__(self, form: FusedForm, environment: Environment) -> None:
         self.definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+        self.monoids = {row.name: getattr(row, "monoid", None) for row in form.results}
+        self.present: dict[str, np.ndarray] = {}
         self.evaluation = Evaluation(replace(environment, symbols={}))
         self.symbols = self.evaluation.environment.symbols
 
@@ -63,7 +65,7 @@ class _Values:
 
     def hold(self, name: str, held: Held) -> None:
         """Bind a component's symbol, and for positions the symbol of the values they won with."""
-        self.symbols[name] = held.value
+        self.symbols[name], self.present[name] = held.value, held.present
         if held.won is not None:
             self.symbols[name + WON] = held.won
 
@@ -73,8 +75,16 @@ class _Values:
                 raise OperatorError(
                     f"the value of {name!r} in a fused form", "it is no component before this one, result or pivot",
                     "order the components so that each needs only earlier ones")
-            self.symbols[name] = self.of(self.definitions[name])
+            self.symbols[name] = self._or_nothing(name, self.of(self.definitions[name]))
         return self.symbols[name]
+
+    def _or_nothing(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The value of a result, and where no element took part in it, its identity: pivots may have no value there."""
+        own = [self.present[part] for part in _symbol_names(self.definitions[name]) if part in self.present]
+        if not self.monoids.get(name) or not own or all(present.all() for present in own):
+            return value
+        present = np.any(np.broadcast_arrays(*own), axis=0)
+        return np.where(present, value, np.asarray(MONOIDS[self.monoids[name]].identity, value.dtype))
 
 
 def identity(form: FusedForm, chunk: Environment) -> State:
@@ -198,18 +208,28 @@ def _final_values(form: FusedForm, state: State) -> _Values:
     """Components, pivots and results of the whole axis, with NaN where the operator as written has NaN.
 
     The total twins kept parts whose pivot is infinite alive, since a later part could still replace that pivot.
-    Now none comes: every component that saw an element is moved from p to p with the partial operations.
+    Now none comes: what saw an element is NaN wherever the partial operations cannot move it from p to p.
     """
     _check_enough(form, state)
-    part = _part_values(form, state, partial=True)
+    part = _part_values(form, state)
     final = _Values(form, replace(state.environment, lengths={form.axis: state.length}))
     for component in form.state:
-        for name in _symbol_names(component.rebase):
-            if name not in state.components:
-                part.symbols[name] = final.named(name.removesuffix(PRIME))
         held = state.components[component.name]
-        final.hold(component.name, replace(held, value=np.where(held.present, part.of(component.rebase), held.value)))
+        lost = _immovable(component, part, final) & held.present
+        final.hold(component.name, replace(held, value=np.where(lost, np.nan, held.value)) if lost.any() else held)
     return final
+
+
+def _immovable(component: Component, part: _Values, final: _Values) -> np.ndarray:
+    """Where moving from p to p is undefined: the rebase rule applied to components that are all 1 gives NaN."""
+    names = _symbol_names(component.rebase)
+    pivots = [name.removesuffix(PRIME) for name in names if name.endswith(PRIME)]
+    if not pivots:
+        return np.array(False)
+    values = {name + PRIME: final.named(name) for name in pivots} | {name: part.named(name) for name in pivots}
+    values |= {name: np.ones_like(part.named(name), float) for name in names if name not in values}
+    environment = replace(part.evaluation.environment, symbols=values, partial=True)
+    return np.isnan(evaluate(component.rebase, environment))
 
 
 def _check_enough(form: FusedForm, state: State) -> None:
@@ -226,8 +246,8 @@ def _places(component: Component, environment: Environment) -> int:
     return whole_number(evaluate(component.count, environment), f"{component.monoid} of a fused form")
 
 
-def _part_values(form: FusedForm, part: State, partial: bool = False) -> _Values:
-    values = _Values(form, replace(part.environment, lengths={form.axis: part.length}, partial=partial))
+def _part_values(form: FusedForm, part: State) -> _Values:
+    values = _Values(form, replace(part.environment, lengths={form.axis: part.length}))
     for name, held in part.components.items():
         values.hold(name, held)
     return values
