@@ -1,0 +1,166 @@
+"""The arithmetic that generated CPU kernels bring along, as text: exponentials, extremes with NaN, insertion, rounding.
+
+Out: Python source that uses np and numba's njit, intrinsic and ir; `prelude(names)` holds only what is used.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# exp(x) = 2^n · e^r with n the nearest whole number to x / ln 2.  Adding and subtracting 1.5·2^23 rounds, and leaves n
+# in the low bits; no flag here may let the compiler cancel the two.  ln 2 is subtracted in two parts whose first has
+# so few bits that n times it is exact.  2^n is applied in two factors, so that results underflow gradually.
+_EXP4 = '''
+@njit(error_model="numpy", fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
+    x = f4(-104.0) if x < f4(-104.0) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(1.9875691500e-4)
+    p = p * r + f4(1.3981999507e-3)
+    p = p * r + f4(8.3334519073e-3)
+    p = p * r + f4(4.1665795894e-2)
+    p = p * r + f4(1.6666665459e-1)
+    p = p * r + f4(5.0000001201e-1)
+    p = p * r * r + r + f4(1.0)
+    k = i4(f4(near).view(i4) - i4(0x4B400000))
+    half = i4(k >> i4(1))
+    return p * i4((half + i4(127)) << i4(23)).view(f4) * i4((k - half + i4(127)) << i4(23)).view(f4)
+'''
+
+_EXP8 = '''
+@njit(error_model="numpy", fastmath={"contract"})
+def exp8(x):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
+    x = -746.0 if x < -746.0 else x
+    x = 710.0 if x > 710.0 else x
+    near = x * 1.4426950408889634 + 6755399441055744.0
+    n = near - 6755399441055744.0
+    r = x - n * 0.6931471803691238
+    r = r - n * 1.9082149292705877e-10
+    p = 1.6059043836821613e-10
+    p = p * r + 2.08767569878681e-09
+    p = p * r + 2.505210838544172e-08
+    p = p * r + 2.755731922398589e-07
+    p = p * r + 2.7557319223985893e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 0.0001984126984126984
+    p = p * r + 0.001388888888888889
+    p = p * r + 0.008333333333333333
+    p = p * r + 0.041666666666666664
+    p = p * r + 0.16666666666666666
+    p = p * r + 0.5
+    p = p * r * r + r + 1.0
+    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    half = i8(k >> i8(1))
+    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+'''
+
+_EXTREMES = '''
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
+'''
+
+_INSERT = '''
+@njit(error_model="numpy")
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(error_model="numpy")
+def insert(best, at, value, position):
+    """Put a value among the k best so far, largest first."""
+    place = best.shape[0] - 1
+    if comes_first(value, best[place], at[place]):
+        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+            best[place], at[place] = best[place - 1], at[place - 1]
+            place -= 1
+        best[place], at[place] = value, position
+'''
+
+_ROUNDED = '''
+@njit(error_model="numpy")
+def rounded(x, mantissa, smallest, largest, beyond):
+    """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
+    if not np.isfinite(x):
+        return x if x != x else np.copysign(beyond, x)
+    exponent = max(math.frexp(x)[1] - 1, smallest) - mantissa
+    near = math.ldexp(np.rint(math.ldexp(x, -exponent)), exponent)
+    return np.copysign(beyond, x) if abs(near) > largest else near
+
+
+@njit(error_model="numpy")
+def whole(x, least, most):
+    """The nearest whole number between the limits; NaN becomes 0."""
+    return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
+'''
+
+_FINITE = '''
+@njit(error_model="numpy", fastmath={"reassoc"})
+def all_finite(x):
+    """Whether a contiguous array holds no infinity and no NaN."""
+    flat, total = x.reshape(x.size), x.dtype.type(0)
+    for place in range(flat.size):
+        total += flat[place] * x.dtype.type(0)
+    return total == 0
+
+
+@njit(error_model="numpy")
+def product(left, taken, right, out):
+    """out = left · right over the elements taken: what lies at others is never seen, be it NaN."""
+    if all_finite(right):
+        np.dot(left, right, out)
+        return
+    out[:] = 0
+    for i in range(left.shape[0]):
+        for l in range(left.shape[1]):
+            if taken[i, l]:
+                for j in range(right.shape[1]):
+                    out[i, j] += left[i, l] * right[l, j]
+'''
+
+_ADD = '''
+@njit(error_model="numpy")
+def add(into, product):
+    """into += product."""
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] += product[i, j]
+'''
+
+_PIECES = ((("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
+           (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
+
+_HEAD = '''import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange
+from numba.extending import intrinsic
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+'''
+
+
+def prelude(bodies: Iterable[str]) -> str:
+    """Imports, and the definitions that the bodies call."""
+    called = set(re.findall(r"\b(\w+)\(", "\n".join(bodies)))
+    return _HEAD + "".join("\n" + text for names, text in _PIECES if called.intersection(names))

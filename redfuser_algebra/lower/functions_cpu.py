@@ -1,0 +1,224 @@
+"""Loops over columns and tile elements as small functions of generated Python.
+
+A function gets slices of arrays and scalars, one per leaf of its formulas, and works at one row.  Each subterm is
+computed in the outermost loop that knows all its axes, and once.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.language.composition import copied_axis
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.kinds import kinds
+from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, prefers_single
+
+FLAGS = '{"reassoc", "contract", "arcp", "nsz"}'
+"""Sums may be reordered into lanes; infinities and NaN keep their meaning."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf as seen inside a row: its variable, the axes left to index (in order), its type, and the caller's code."""
+
+    variable: str
+    axes: tuple[str, ...]
+    type: str
+    given: str
+
+
+@dataclass
+class Loop:
+    """One level of a nest: the axis it runs over ("" for none), its lines, and what is known there."""
+
+    axis: str
+    lines: list[str] = field(default_factory=list)
+    known: dict[Expr, Code] = field(default_factory=dict)
+
+
+class Function:
+    """A function under construction: `nest` holds the loops that are open, outermost first."""
+
+    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, partial: bool = False) -> None:
+        self.name, self.leaf, self.sizes, self.wide, self.partial = name, leaf, sizes, wide, partial
+        self.nest = [Loop("")]
+        self.arguments: dict[str, str] = {}
+        self.returned: list[Code] = []
+        self.types: dict[Expr, str] = {}
+        self.temporaries = 0
+
+    def argument(self, variable: str, given: str) -> str:
+        """The name of an argument, for which the caller writes `given`."""
+        self.arguments[variable] = given
+        return variable
+
+    def index(self, axis: str) -> str:
+        """The variable of the loop over an axis."""
+        return f"i_{axis}"
+
+    def line(self, text: str) -> None:
+        """A statement in the innermost open loop."""
+        self.nest[-1].lines.append(text)
+
+    def open(self, axis: str) -> None:
+        """Open a loop over an axis."""
+        self.nest.append(Loop(axis))
+
+    def close(self) -> None:
+        """Close the innermost loop and put it where it was opened."""
+        loop = self.nest.pop()
+        size = self.argument(*_size_argument(loop.axis, self.sizes))
+        self.line(f"for {self.index(loop.axis)} in range({size}):")
+        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+
+    def code(self, term: Expr) -> Code:
+        """A term's value, computed in the outermost open loop that has all its axes."""
+        for loop in self.nest:
+            if term in loop.known:
+                return loop.known[term]
+        self._learn_types(term)
+        depth = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
+        outer, self.nest = self.nest, self.nest[: depth + 1]
+        code = self._computed(term, depth)
+        self.nest[-1].known[term] = code
+        self.nest = outer
+        return code
+
+    def _learn_types(self, term: Expr) -> None:
+        if term not in self.types:
+            self.types |= kinds(term, lambda leaf: {"f4": "f", "f8": "f", "i8": "i", "b1": "b"}[self.leaf(leaf).type])
+
+    def _type(self, term: Expr, depth: int) -> str:
+        kind = self.types[term]
+        return {"i": "i8", "b": "b1"}.get(kind) or ("f8" if depth == 0 else self.wide)
+
+    def _computed(self, term: Expr, depth: int) -> Code:
+        type_ = self._type(term, depth)
+        if term.op in ("input", "param", "symbol"):
+            return self._read(term).to(type_) if self.types[term] == "f" else self._read(term)
+        if term.op == "const":
+            return constant(term.value, {"f": self.wide if len(self.nest) > 1 else "f8", "i": "i8", "b": "b1"}[self.types[term]])
+        if term.op == "size":
+            return Code(self.argument(*_size_argument(term.axis, self.sizes, whole=True)), "i8")
+        if term.op == "index":
+            return self._position(term.axis)
+        if term.op == "reduce":
+            return self._sum(term, type_)
+        code = elementwise(term, self._args(term), type_, self.partial)
+        return self._named(code)
+
+    def _args(self, term: Expr) -> list[Code]:
+        return [constant(a.value, self._type(term, len(self.nest) - 1)) if a.op == "const" and self._is_real(term, a) else self.code(a)
+                for a in term.args]
+
+    def _is_real(self, term: Expr, const: Expr) -> bool:
+        """Whether a number stands among real ones, so that it is written in their type."""
+        return self.types[term] == "f" and term.op != "where" and not isinstance(const.value, bool)
+
+    def _named(self, code: Code) -> Code:
+        self.temporaries += 1
+        name = f"t{self.temporaries}"
+        self.line(f"{name} = {code.text}")
+        return Code(name, code.type)
+
+    def _read(self, term: Expr) -> Code:
+        leaf = self.leaf(term)
+        variable = self.argument(leaf.variable, leaf.given)
+        named = dict(zip(map(copied_axis, term.axes), term.axes, strict=True))
+        order = term.axes if term.op == "symbol" and set(term.axes) != set(leaf.axes) and len(term.axes) == len(leaf.axes) else ()
+        places = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
+        text = f"{variable}[{', '.join(map(self.index, places))}]" if leaf.axes else variable
+        return Code(text, leaf.type)
+
+    def _position(self, axis: str) -> Code:
+        """The absolute position along an axis; inside a tile its start is added."""
+        if axis in [loop.axis for loop in self.nest]:
+            start = self.sizes.get(f"start {axis}", "")
+            return Code(f"({self.argument('start', start)} + {self.index(axis)})" if start else self.index(axis), "i8")
+        return Code(self.argument(self.index(axis), self.index(axis)), "i8")
+
+    def _sum(self, term: Expr, type_: str) -> Code:
+        """A reduction inside a formula: a loop of its own."""
+        self.temporaries += 1
+        into = f"t{self.temporaries}"
+        accumulator = Accumulator(into, term.monoid, type_)
+        for line in accumulator.first():
+            self.line(line)
+        self.open(term.axis)
+        mask = None if term.mask is None else self.code(term.mask).to("b1").text
+        value = self.code(term.body)
+        for line in accumulator.then(value, mask, self._position(term.axis).text):
+            self.line(line)
+        self.close()
+        return Code(into, type_)
+
+    def text(self, flags: str = FLAGS) -> str:
+        """The definition."""
+        body = list(self.nest[0].lines)
+        if self.returned:
+            body.append("return " + ", ".join(code.text for code in self.returned))
+        decorator = f'@njit(error_model="numpy", fastmath={flags})' if flags else '@njit(error_model="numpy")'
+        return "\n".join([decorator, f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+
+    def call(self) -> str:
+        """The call, with the caller's arguments."""
+        return f"{self.name}({', '.join(self.arguments.values())})"
+
+
+def _size_argument(axis: str, sizes: Mapping[str, str], whole: bool = False) -> tuple[str, str]:
+    """The name and the caller's code of an axis's length; inside a tile a loop is shorter than the axis."""
+    if not whole and f"tile {axis}" in sizes:
+        return "n", sizes[f"tile {axis}"]
+    return f"n_{axis}", sizes.get(axis, f"n_{axis}")
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """⊕ into a variable (or an array element): how it starts, and what an element does to it."""
+
+    into: str
+    monoid: str
+    type: str
+
+    def identity(self) -> str:
+        """The value of no elements."""
+        identity, type_ = MONOIDS[self.monoid].identity, "i8" if MONOIDS[self.monoid].indexed else self.type
+        if type_ == "i8" and math.isinf(identity):
+            identity = math.copysign(1, identity) * 2**62
+        return constant(identity, type_).text
+
+    def first(self) -> list[str]:
+        """Statements before the loop."""
+        lines = [f"{self.into} = {self.identity()}"]
+        if MONOIDS[self.monoid].indexed:
+            lines.append(f"{self.into}{WON} = {'inf' if self.monoid == 'argmin' else '-inf'}")
+        return lines
+
+    def then(self, value: Code, mask: str | None, position: str, won: str = "") -> list[str]:
+        """Statements for one element; `mask` says whether it takes part, `won` is where a position's value is kept."""
+        if self.monoid in ("argmax", "argmin"):
+            return self._position(value.to("f8").text, mask, position, won or f"{self.into}{WON}")
+        value = value.to(self.type)
+        taken = value.text if mask is None else f"({value.text} if {mask} else {self.identity()})"
+        return [f"{self.into} = {joined(self.monoid, self.into, taken, self.type)}"]
+
+    def _position(self, value: str, mask: str | None, position: str, won: str) -> list[str]:
+        sign = "" if self.monoid == "argmax" else "-"
+        condition = f"comes_first({sign}{value}, {sign}{won}, {self.into})"
+        condition = condition if mask is None else f"{mask} and {condition}"
+        return [f"if {condition}:", f"    {self.into}, {won} = {position}, {value}"]
+
+
+def joined(monoid: str, a: str, b: str, type_: str) -> str:
+    """a ⊕ b as code."""
+    if monoid in ("max", "min") and type_ == "i8":
+        return f"{monoid}({a}, {b})"
+    return {"sum": "{} + {}", "prod": "{} * {}", "max": "larger({}, {})", "min": "smaller({}, {})", "any": "{} | {}", "all": "{} & {}",
+            "fmax": "np.fmax({}, {})", "fmin": "np.fmin({}, {})"}[monoid].format(a, b)
+
+
+def computed_in_single(terms: list[Expr], axes: tuple[str, ...]) -> bool:
+    """Whether a loop over `axes` computes in float32 where numbers are stored so."""
+    return any(prefers_single(term) for term in subterms(*terms) if set(axes) & set(term.axes))

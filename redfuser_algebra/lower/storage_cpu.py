@@ -1,0 +1,204 @@
+"""Where a CPU kernel keeps things: the names of variables, what has a place per row of a block, types, buffers.
+
+In: a tile program and the types of its inputs.  Out: variables, and the leaves that formulas read at one row.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.functions_cpu import Leaf
+from redfuser_algebra.lower.kinds import kinds, reduced_kind
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, stem, symbol_names
+
+_OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
+                   r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
+                   r"|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|True|False|None")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether np.dot may be used."""
+
+    arrays: Mapping[str, str]
+    params: Mapping[str, str]
+    blas: bool = True
+
+    @property
+    def real(self) -> str:
+        """The type of stored real numbers."""
+        return "f4" if "f4" in self.arrays.values() and "f8" not in self.arrays.values() else "f8"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the kernel: `block` if it has a place per row of the block, then its columns, then its type."""
+
+    name: str
+    block: bool
+    columns: tuple[str, ...]
+    type: str
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it lives in memory."""
+        return self.block or self.columns != ()
+
+    def at_row(self) -> str:
+        """The variable at the current row: a number, or an array of the columns."""
+        return f"{self.name}[i]" if self.block else self.name
+
+
+class Storage:
+    """All variables of a kernel, by the name that formulas use."""
+
+    def __init__(self, program: TileProgram, signature: Signature) -> None:
+        self.program, self.signature = program, signature
+        self.taken: set[str] = set()
+        self.names = {name: self.fresh(name) for name in (*program.inputs, *program.params)}
+        self.held: dict[str, Variable] = {}
+        self.moving = _moving(program)
+        self.products = {u.name for u in program.updates if self._multiplied(u)}
+        for update in program.updates:
+            self._hold(update)
+        self.values = [value for value in program.values if value.name in self.moving | _used(program, program.outputs)]
+        for value in self._in_order():
+            self._add(value.name, value.axes, self._value_type(value.value, value.axes))
+        self.old = {name: self._old(name) for name in self._snapshots()}
+
+    def fresh(self, name: str) -> str:
+        """A variable's name, other than those in use."""
+        while _OURS.fullmatch(name) or name in self.taken:
+            name = f"v_{name}"
+        self.taken.add(name)
+        return name
+
+    def kind(self, term: Expr) -> str:
+        """Real, whole or truth: the kind of a formula."""
+        return kinds(term, self._leaf_kind)[term]
+
+    def _leaf_kind(self, leaf: Expr) -> str:
+        types = {"f4": "f", "f8": "f", "i8": "i", "b1": "b"}
+        if leaf.op != "symbol":
+            return types[(self.signature.arrays if leaf.op == "input" else self.signature.params)[leaf.name]]
+        name = leaf.name.removesuffix(PRIME)
+        if name in self.held:
+            return types[self.held[name].type]
+        formulas = {row.name: row.value for row in (*self.program.producers, *self.program.values)}
+        return self.kind(formulas[name])
+
+    def _multiplied(self, update: Update) -> bool:
+        """Sums by matrix products are not for pivots: those want float64."""
+        return bool(update.contraction and self.signature.blas and self._ordered_alike(update)
+                    and self.signature.arrays[update.contraction.right.name] == self.signature.real
+                    and (update.name not in self.moving or self.signature.real == "f8"))
+
+    def _ordered_alike(self, update: Update) -> bool:
+        own = self.program.inputs[update.contraction.right.name]
+        return self.program.columns(own) == self.program.columns(update.axes)
+
+    def _hold(self, update: Update) -> None:
+        name, monoid = update.name, MONOIDS[update.monoid]
+        real = self.signature.real if name in self.products else "f8"
+        kind = reduced_kind(update.monoid, self.kind(update.lift), update.mask is not None)
+        if kind == "i" and not update.fixed:
+            self._add(name, update.axes, "i8")
+            kind = self.kind(update.rebase.args[1] if update.rebase.op == "where" else update.rebase)
+        self._add(name, update.axes, {"i": "i8", "b": "b1"}.get(kind, real))
+        if monoid.indexed:
+            self._add(name + WON, update.axes, "f8")
+        elif monoid.counted:
+            self._add(positions(name), update.axes, "i8")
+
+    def _add(self, name: str, axes: tuple[str, ...], type_: str) -> None:
+        block = self.program.block != "" and self.program.block in axes
+        variable = self.held[name].name if name in self.held else self.fresh(name)
+        self.held[name] = Variable(variable, block, self.program.columns(axes), type_)
+
+    def _value_type(self, value: Expr, axes: tuple[str, ...]) -> str:
+        kind = self.kind(value)
+        stored = [self.held[stem(t.name)] for t in subterms(value) if t.op == "symbol" and stem(t.name) in self.held]
+        single = self.program.columns(axes) and any(v.columns and v.type == "f4" for v in stored)
+        return {"i": "i8", "b": "b1"}.get(kind) or ("f4" if single else "f8")
+
+    def _in_order(self) -> list:
+        """Values, each after those it reads."""
+        left, done = list(self.values), []
+        while left:
+            ready = [v for v in left if not {stem(n) for n in symbol_names(v.value)} & {w.name for w in left}]
+            done += ready
+            left = [v for v in left if v not in ready]
+        return done
+
+    def _snapshots(self) -> list[str]:
+        """What is needed as it was before the tile."""
+        found: dict[str, None] = {}
+        for update in self.program.updates:
+            for term in subterms(update.rebase):
+                if term.op == "symbol" and not term.name.endswith(PRIME) and not (
+                        stem(term.name) == update.name and set(term.axes) == set(update.axes)):
+                    found[term.name] = None
+        return list(found)
+
+    def _old(self, name: str) -> Variable:
+        held = self.held[name]
+        return Variable(self.fresh(f"old_{held.name}"), held.block, held.columns, held.type)
+
+    def leaves(self, symbol: Callable[[str], Variable]) -> Callable[[Expr], Leaf]:
+        """What formulas read at one row; `symbol` says which variable a symbol is."""
+        def leaf(term: Expr) -> Leaf:
+            if term.op == "input":
+                return self._input(term)
+            if term.op == "param":
+                return Leaf(self.names[term.name], (), self.signature.params[term.name], self.names[term.name])
+            if term.name in {producer.name for producer in self.program.producers}:
+                return self._produced(term)
+            variable = symbol(term.name)
+            return Leaf(variable.name, variable.columns, variable.type, variable.at_row())
+        return leaf
+
+    def _input(self, term: Expr) -> Leaf:
+        own = self.program.inputs[term.name]
+        places = [f"i_{axis}" for axis in self.program.rows if axis in own]
+        tile = ["t0:t0 + n"] if self.program.axis in own else []
+        left = tuple(axis for axis in own if axis not in self.program.rows)
+        name = self.names[term.name]
+        return Leaf(name, left, self.signature.arrays[term.name], f"{name}[{', '.join([f'b_{term.name}[b]', *places, *tile])}]")
+
+    def _produced(self, term: Expr) -> Leaf:
+        block = self.program.block != "" and self.program.block in term.axes
+        left = (self.program.axis, *self.program.columns(term.axes))
+        return Leaf(term.name, left, self.produced_type(term.name), f"{term.name}[i]" if block else term.name)
+
+    def produced_type(self, name: str) -> str:
+        """The type of a producer's buffer."""
+        producer = {p.name: p for p in self.program.producers}[name]
+        return {"i": "i8", "b": "b1"}.get(self.kind(producer.value), self.signature.real)
+
+
+def positions(name: str) -> str:
+    """What the positions of the k largest values are held under."""
+    return f"{name}_at"
+
+
+def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
+    """The names that expressions read, through values."""
+    formulas = {value.name: value.value for value in program.values}
+    found: set[str] = set()
+    todo = [stem(name) for name in symbol_names(*exprs)]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [stem(each) for each in symbol_names(formulas[name])] if name in formulas else []
+    return found
+
+
+def _moving(program: TileProgram) -> set[str]:
+    """Components and values that are needed tile by tile: what pivots are made of."""
+    read = [expr for u in program.updates for expr in (u.lift, u.mask) if expr is not None]
+    moved = [term for u in program.updates for term in subterms(u.rebase) if term.op == "symbol" and term.name.endswith(PRIME)]
+    return _used(program, [*read, *moved])
