@@ -176,6 +176,33 @@ def softmax_over_both_axes(x: "h w"):
     return e / ra.sum(e, "h w")
 
 
+@fuses
+def powers_of_two(x: "l", v: "l"):
+    e = 2.0 ** (x - ra.max(x, "l"))
+    return ra.sum(e * v, "l") / ra.sum(e, "l")
+
+
+@fuses
+def gap_that_is_never_negative(x: "l"):
+    return ra.sum(ra.maximum(ra.max(x, "l") - x, 0), "l")
+
+
+@fuses
+def contractions_of_one_input(K: "l k", Q: "k"):
+    d = ra.sum((K - ra.mean(K, "l")) * Q, "k")
+    return ra.sum(d * ra.sum(K - ra.max(K, "l"), "k"), "l")
+
+
+@fuses
+def fourth_order_contraction(K: "l k"):
+    return ra.sum(ra.sum(ra.square(K - ra.mean(K, "l")), "k") ** 2, "l")
+
+
+@fuses
+def sum_about_another_mask(x: "l", y: "l", M: "l"):
+    return ra.sum(ra.exp(x - ra.max(y, "l", where=M > -9)), "l"), ra.sum(ra.sin(x - ra.max(y, "l")), "l")
+
+
 @ra.operator
 def log_share(x: "l"):
     p = x / ra.sum(x, "l")

@@ -53,10 +53,12 @@ class Encoder:
         self.names: set[str] = set()
         self._known: dict[Expr, str] = {}
         self._leaf_names: dict[Expr, str] = {}
-        self._bound = 0
+        self._axes: set[str] = set()
 
     def term(self, expr: Expr) -> str:
         """The egglog name of a term, defined on first sight together with its sign facts."""
+        if not self._known:
+            self._axes = {axis for part in subterms(expr) for axis in part.axes}
         if expr not in self._known:
             name = self._define(self._written(expr))
             self._known[expr] = name
@@ -255,8 +257,12 @@ class Encoder:
         return f'({node} "{fresh}" {self.term(with_leaves(expr.body, {}, {expr.axis: fresh}))})'
 
     def _fresh_copy(self, axis: str) -> str:
-        self._bound += 1
-        return axis_copy(axis, self._bound)
+        """A copy of an axis that nothing else in the question has, so that no factor is captured by a contraction."""
+        number = 1
+        while (name := axis_copy(axis, number)) in self._axes:
+            number += 1
+        self._axes.add(name)
+        return name
 
     def _rounding(self, expr: Expr) -> str:
         if not expr.attrs[-1]:

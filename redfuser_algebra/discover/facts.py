@@ -255,7 +255,11 @@ def _inverse(sign: str) -> str:
 def _difference(facts: Facts, term: Expr) -> str:
     a, b = term.args
     known = _sum(facts.sign(a), _FLIPPED[facts.sign(b)])
-    return known or (NONPOSITIVE if facts.below(a, b) else NONNEGATIVE if facts.above(a, b) else UNKNOWN)
+    if known:
+        return known
+    if facts.below(a, b) or facts.above(b, a):
+        return NONPOSITIVE
+    return NONNEGATIVE if facts.above(a, b) or facts.below(b, a) else UNKNOWN
 
 
 def _power(facts: Facts, term: Expr) -> str:

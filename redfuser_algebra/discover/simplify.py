@@ -94,7 +94,7 @@ def _choice(term: Expr) -> Expr:
 
 
 def _power(term: Expr) -> Expr:
-    return const(1) if _is(term.args[0], 1) else term
+    return const(1) if _is(term.args[0], 1) or _is(term.args[1], 0) else term
 
 
 def _one_at_zero(term: Expr) -> Expr:

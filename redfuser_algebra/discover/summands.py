@@ -14,7 +14,7 @@ from redfuser_algebra.discover.encode import Decoder, addends, contraction, prod
 from redfuser_algebra.discover.linear import Vector
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.composition import axis_copy, copied_axis, with_leaves
-from redfuser_algebra.language.expr import Expr, call, const
+from redfuser_algebra.language.expr import Expr, call, const, subterms
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def scaled(weight: Expr, state: Expr) -> Expr:
 
 def canonical_axes(element: Expr, copies: tuple[str, ...], others: tuple[str, ...]) -> dict[str, str]:
     """Names for copied axes of an element that depend on nothing but the element: the axis itself, then copies."""
-    taken = {axis for axis in (*element.axes, *others) if axis not in copies}
+    inside = [axis for term in subterms(element) for axis in term.axes]
+    taken = {axis for axis in (*inside, *others) if axis not in copies}
     names: dict[str, str] = {}
     for axis in (axis for axis in element.axes if axis in copies):
         own, number = copied_axis(axis), 0
