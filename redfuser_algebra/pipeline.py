@@ -12,6 +12,7 @@ from redfuser_algebra.discover.discovery import Discovery, discover
 from redfuser_algebra.discover.verdict import status_and_reason
 from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, primary
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import check_declared
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.operator import operator as trace
 from redfuser_algebra.prove.passes import passes
@@ -37,9 +38,10 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     """Run every pass on an operator (or on a function that `operator` can trace).
 
     `axis` chooses which cascade the fused form is about; by default the deepest one.  Raises OperatorError for an
-    operator without reductions, or without reductions over `axis`.
+    operator without reductions, without reductions over `axis`, or with a word that is no longer declared.
     """
     operator = operator if isinstance(operator, Operator) else trace(operator)
+    check_declared(*operator.outputs, *operator.assume)
     found = _cascades(operator, axis)
     discoveries = tuple(refuted(operator, discover(cascade, operator.assume, settings), settings) for cascade in found)
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)

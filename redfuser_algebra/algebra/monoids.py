@@ -20,8 +20,8 @@ class Monoid:
     `dual` is the monoid it turns into under a decreasing map.  `indexed` results are positions along the axis;
     `counted` ones (top-k) take a number k and make a new axis of that length.
     `empty` says whether an empty reduction has a value: `sum` of nothing is 0, `max` of nothing is an error.
-    `nan` is what a NaN among the elements does: it "propagates", is "skipped", or "varies".  `source` is what a user
-    declared; "" for the rows of this table.
+    `nan` is what a NaN among the elements does: it "propagates", is "skipped", or "varies".  `whole` monoids take
+    whole numbers only.  `source` is what a user declared; "" for the rows of this table.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Monoid:
     apply: Callable[..., np.ndarray] | None = None
     commutative: bool = True
     nan: str = "propagates"
+    whole: bool = False
     source: str = ""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from numbers import Number
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError, undeclared
 
 DEEPEST = 200
@@ -204,6 +205,15 @@ def call(name: str, *args: Expr | Number) -> Expr:
         raise undeclared("function", name)
     assert len(args) == FUNCTIONS[name].arity, (name, args)
     return Expr(name, tuple(map(lift, args)), (False,) if name == "round" else ())
+
+
+def check_declared(*roots: Expr) -> None:
+    """Raises OperatorError if a function or monoid in these terms is in no table, as when its declaration has ended."""
+    for term in subterms(*roots):
+        if term.op == "reduce" and term.monoid not in MONOIDS:
+            raise undeclared("monoid", term.monoid)
+        if term.op not in FUNCTIONS and term.op not in LEAVES and term.op not in ("reduce", "cast"):
+            raise undeclared("function", term.op)
 
 
 def symbol(name: str, axes: tuple[str, ...] = ()) -> Expr:

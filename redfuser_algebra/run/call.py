@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.expr import check_declared
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.environment import Environment, laid_out, taken_out
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 def environment_of(operator: Operator, binding: Binding, form: FusedForm | None = None) -> Environment:
     """The environment of a call: floating-point arrays in float64, integers and truth values as they are.
 
-    A form may contract over copies of an operator's axes, and then has dimensions for them, too.
+    A form may contract over copies of an operator's axes, and then has dimensions for them, too.  Raises OperatorError
+    if a function or monoid of the operator is no longer declared.
     """
+    check_declared(*operator.outputs)
     copies = form.axis_copies if form else {}
     axes = (*operator.axes, *copies)
     batch_ndim = len(binding.batch)

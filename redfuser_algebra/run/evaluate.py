@@ -104,7 +104,7 @@ def _wide_enough(name: str, operands: list[np.ndarray]) -> list[np.ndarray]:
     """
     if name in _SELECTIONS or all(operand.dtype == np.bool_ for operand in operands) and name in _WHOLE:
         return operands
-    if name not in _WHOLE or name == "power" and (operands[1] < 0).any():
+    if not (name in _WHOLE or FUNCTIONS[name].whole) or name == "power" and (operands[1] < 0).any():
         return [operand.astype(np.float64) for operand in operands]
     beyond = any(operand.dtype == np.uint64 and (operand > _LARGEST).any() for operand in operands)
     return operands if beyond else [operand.astype(np.int64) for operand in operands]

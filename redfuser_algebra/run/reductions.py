@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, Monoid
+from redfuser_algebra.language.errors import OperatorError
 
 NO_POSITION = int(MONOIDS["argmax"].identity)
 _LAST = np.iinfo(np.int64).max
-_UFUNCS = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-    "fmax": np.fmax, "fmin": np.fmin, "any": np.logical_or, "all": np.logical_and,
-}
 
 
 def combined(monoid: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a ⊕ b for a monoid that is neither indexed nor counted."""
-    with np.errstate(all="ignore"):
-        return _UFUNCS[monoid](a, b)
+    return _applied(MONOIDS[monoid], a, b)
 
 
 def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None = None) -> np.ndarray:
@@ -28,7 +24,10 @@ def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None =
 
     A masked max or min is float64 whatever the values are, since its identity is ±inf.
     """
-    identity = MONOIDS[monoid].identity
+    row = MONOIDS[monoid]
+    identity = row.identity
+    if row.source:
+        return _folded(row, values, dim, mask)
     if monoid in ("any", "all"):
         values = values != 0
     elif monoid in ("max", "min", "fmax", "fmin"):
@@ -38,9 +37,38 @@ def reduced(monoid: str, values: np.ndarray, dim: int, mask: np.ndarray | None =
     if mask is not None:
         values = np.where(mask, values, np.asarray(identity, values.dtype))
     if values.shape[dim] == 0 or monoid in ("any", "all"):
-        return _UFUNCS[monoid].reduce(values, axis=dim, keepdims=True, initial=identity)
-    return (np.sum if monoid == "sum" else np.prod if monoid == "prod" else _UFUNCS[monoid].reduce)(
+        return row.apply.reduce(values, axis=dim, keepdims=True, initial=identity)
+    return (np.sum if monoid == "sum" else np.prod if monoid == "prod" else row.apply.reduce)(
         values, axis=dim, keepdims=True)
+
+
+def _folded(row: Monoid, values: np.ndarray, dim: int, mask: np.ndarray | None) -> np.ndarray:
+    """⊕ along `dim` by the callable that was declared: neighbours are combined, so that only the bracketing is chosen."""
+    if values.dtype.kind in "bui":
+        values = values.astype(np.int64 if row.whole else np.float64)
+    if mask is not None:
+        values = np.where(mask, values, values.dtype.type(row.identity))
+    dim %= values.ndim
+    if values.shape[dim] == 0:
+        return np.full((*values.shape[:dim], 1, *values.shape[dim + 1:]), row.identity, values.dtype)
+    if isinstance(row.apply, np.ufunc) and values.shape[dim] > 1:
+        return _applied(row, values, axis=dim)
+    while (length := values.shape[dim]) > 1:
+        left, right, rest = (values[(slice(None),) * dim + (part,)] for part in (
+            slice(0, length - 1, 2), slice(1, None, 2), slice(length - length % 2, None)))
+        values = np.concatenate([_applied(row, left, right), rest], axis=dim)
+    return values
+
+
+def _applied(row: Monoid, *operands: np.ndarray, axis: int | None = None) -> np.ndarray:
+    """a ⊕ b, or ⊕ along an axis by a ufunc's own reduce.  Raises OperatorError for numbers that it does not take."""
+    try:
+        with np.errstate(all="ignore"):
+            return row.apply(*operands) if axis is None else row.apply.reduce(*operands, axis=axis, keepdims=True)
+    except TypeError as error:
+        kinds = ", ".join(str(operand.dtype) for operand in operands)
+        raise OperatorError(f"{row.name} of {kinds}", f"its callable does not take them ({error})",
+                            "give it whole numbers" if row.whole else "declare a callable that does") from error
 
 
 def winner(

@@ -112,11 +112,21 @@ class Stream:
             told = ", ".join(f"{start} … {stop - 1}" for start, stop in spans)
             raise OperatorError(f"adding the positions {told} to {self!r}", "it has already seen some of them",
                                 "give each stream a start of its own")
-        self._state = state if self._state is None else merge(self._form, self._state, state)
+        self._state = state if self._state is None else merge(self._form, *self._in_order(state, spans))
         self._spans, self._next = joined, max([self._next, *(stop for _, stop in spans)])
         if has_maps(self._form):
             self._chunks += chunks
         return self
+
+    def _in_order(self, state: State, spans: Spans) -> tuple[State, State]:
+        """The state so far and another one, in the order of their elements.  Raises OperatorError if they interleave."""
+        if self._form.order == "commutative" or not (spans and self._spans) or self._spans[-1][1] <= spans[0][0]:
+            return self._state, state
+        if spans[-1][1] <= self._spans[0][0]:
+            return state, self._state
+        raise OperatorError(f"adding the positions {spans[0][0]} … {spans[-1][1] - 1} to {self!r}",
+                            "it has seen elements before and after them, and its monoid does not commute",
+                            "merge neighbours first")
 
     def _bound(self, chunk: Sequence, named: dict[str, object], start: int) -> Environment:
         """The environment of one chunk, checked against those before it; what must stay the same is remembered."""

@@ -1,0 +1,1 @@
+"""What a user declares, tried on values before anything relies on it."""
