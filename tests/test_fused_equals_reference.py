@@ -9,7 +9,7 @@ import functools
 import numpy as np
 import pytest
 import redfuser_algebra as ra
-from adversarial import drawn, spoilt_call
+from adversarial import domain, drawn, spoilt_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from redfuser_algebra.algebra.monoids import MONOIDS
@@ -28,7 +28,6 @@ DISTRIBUTES = frozenset((
     "minmax_normalised_sum", "xnor_binary_gemv", "dipole_quadrupole", "center_of_mass_inertia"))
 EXAMPLES = settings.default.max_examples // 3
 UNIT = UNIT["float64"]
-quick = settings(max_examples=max(1, EXAMPLES // 5))
 
 
 @functools.cache
@@ -73,9 +72,9 @@ class Expected:
         self.binding = fused.operator.bind(**given)
         try:
             self.values, self.failed = outputs(reference(fused.operator, self.binding)), None
-            own = error_bounds(fused.operator, self.binding, UNIT)
-            form = form_error_bounds(fused.operator, fused.form, self.binding, UNIT)
-            self.bounds = [a + b for a, b in zip(outputs(own), outputs(form), strict=True)]
+            self.own = outputs(error_bounds(fused.operator, self.binding, UNIT))
+            self.form = outputs(form_error_bounds(fused.operator, fused.form, self.binding, UNIT))
+            self.bounds = [a + b for a, b in zip(self.own, self.form, strict=True)]
         except ra.OperatorError as error:
             self.values, self.failed = (), error.failed
 
@@ -128,3 +127,19 @@ def test_ordinary_inputs(name):
             for value, exact, bound in zip(outputs(found(**given)), right, expected.bounds, strict=True):
                 np.testing.assert_allclose(value, np.asarray(exact, float), rtol=1e-9, atol=1e-11)
                 assert length < 17 or (bound <= 1e-9 * (1 + np.abs(value))).all(), "the test would not notice a fault"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prefer", ["centred", "raw"])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_form_that_loses_digits_says_so(name, prefer):
+    """Where all elements are far from 0, either the form is as good as the operator or its dangers tell."""
+    row, found = operators.entry(name), fused(name, prefer)
+    given = drawn(row, 5, 17)
+    given |= {key: given[key] + 1e6 for key in domain(name, ()).kinds if "l" in row.operator.inputs[key]}
+    expected = Expected(found, given)
+    expected.check(lambda: fused_by_tree(found.operator, found.form, expected.binding, [5, 1, 11], 3))
+    warned = [danger for danger in found.form.dangers if "cancels" in str(danger) or "flow" in str(danger)]
+    assert warned or all(
+        not (form > 1000 * own + 1e-12 * np.abs(value)).any()
+        for own, form, value in zip(expected.own, expected.form, expected.values, strict=True))
