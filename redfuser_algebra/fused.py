@@ -14,13 +14,17 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
+from redfuser_algebra.run.cpu import elements, run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
 
 CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
 
-BACKENDS = ("auto", "reference")
+LARGE = 1 << 20
+"""Elements from which on compiling a kernel pays."""
+
+BACKENDS = ("auto", "cpu", "reference")
 PREFERENCES = ("centred", "raw")
 
 
@@ -64,8 +68,9 @@ class Fused:
     def __call__(self, /, *arrays: object, backend: str = "auto", **named: object) -> object:
         """The outputs for arrays given by position or name, scalars by name; leading extra dimensions are batch.
 
-        `backend` "auto" runs the fused form with NumPy, chunk by chunk; "reference" evaluates the operator as written.
-        Raises OperatorError for arrays that do not fit.
+        `backend` "cpu" runs the compiled kernel, which returns float32 for float32 arrays; "auto" does so for large
+        ones, and otherwise runs the fused form with NumPy, chunk by chunk, as both do where there is no kernel.
+        "reference" evaluates the operator as written.  Raises OperatorError for arrays that do not fit.
         """
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
@@ -73,6 +78,10 @@ class Fused:
         binding = self.operator.bind(*arrays, **named)
         if backend == "reference":
             return reference(self.operator, binding)
+        if backend == "cpu" or elements(binding) >= LARGE:
+            result = run_cpu(self.operator, self.form, binding)
+            if result is not None:
+                return result
         length = binding.sizes[self.form.axis]
         sizes = [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK)
         return fused_by_chunks(self.operator, self.form, binding, sizes)

@@ -78,8 +78,8 @@ def test_a_program_prints_its_loops():
         "softmax: rows […]",
         "for tile of l:",
         "  m[] max= x[l]",
-        "  rebase s = scale(exp(shift(m, m')), s)",
-        "  s[] Σ= exp(shift(x[l], m))",
+        "  rebase s = scale(exp(shift(anchor(m), anchor(m'))), s)",
+        "  s[] Σ= exp(shift(x[l], anchor(m)))",
         "then:",
         "  for l again: out0[l] = exp(x[l] - m) / s"])
 

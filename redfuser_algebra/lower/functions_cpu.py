@@ -110,12 +110,16 @@ class Function:
         return self._named(code)
 
     def _args(self, term: Expr) -> list[Code]:
-        return [constant(a.value, self._type(term, len(self.nest) - 1)) if a.op == "const" and self._is_real(term, a) else self.code(a)
-                for a in term.args]
+        """The operands; a number is written in the type of the real ones that it meets."""
+        codes = [None if arg.op == "const" else self.code(arg) for arg in term.args]
+        real = [code.type for code in codes if code is not None and code.type in ("f4", "f8")]
+        meets = real[-1] if real else self._type(term, len(self.nest) - 1)
+        return [code or self._number(arg, term, meets) for code, arg in zip(codes, term.args, strict=True)]
 
-    def _is_real(self, term: Expr, const: Expr) -> bool:
-        """Whether a number stands among real ones, so that it is written in their type."""
-        return self.types[term] == "f" and term.op != "where" and not isinstance(const.value, bool)
+    def _number(self, const: Expr, term: Expr, meets: str) -> Code:
+        if isinstance(const.value, bool) or term.op == "where" or meets not in ("f4", "f8"):
+            return self.code(const)
+        return constant(const.value, meets)
 
     def _named(self, code: Code) -> Code:
         self.temporaries += 1

@@ -49,7 +49,7 @@ class _Sweep:
             self.held |= self._identity(update)
 
     def outputs(self) -> list[np.ndarray]:
-        """Fold all tiles, move every component from its pivot to itself with partial operations, and evaluate."""
+        """Fold all tiles, give NaN to what has no value at its own pivot, and evaluate."""
         for start in range(0, self.length, self.tile):
             self._fold(self._tile(start), first=start == 0)
         self._settle()
@@ -127,16 +127,13 @@ class _Sweep:
         return None if update.count is None else int(Formulas(self.layout, self.given, self.own).of(update.count).flat[0])
 
     def _settle(self) -> None:
-        """No element comes any more: pivots at infinity and zero scales now give what the formula as written gives."""
+        """No element comes any more: where a component cannot stay at its own pivot the operator as written is NaN."""
         layout = replace(self.layout, seen=self.length, partial=True)
         for update in self.program.updates if self.length else ():
-            if update.fixed:
-                continue
-            now = self._with_values(replace(layout, partial=False), dict(self.held))
-            both = now | {name + PRIME: value for name, value in now.items()}
-            moved = Formulas(layout, self.given | both, self._own_primed()).of(update.rebase)
-            present = self.held.get(update.present, np.array(True))
-            self.held[update.name] = np.where(present, moved, self.held[update.name])
+            if update.stuck is not None:
+                now = self._with_values(replace(layout, partial=False), dict(self.held))
+                lost = Formulas(layout, self.given | now, self.own).of(update.stuck) & self.held.get(update.present, np.array(True))
+                self.held[update.name] = np.where(lost, np.nan, self.held[update.name]) if lost.any() else self.held[update.name]
 
     def _whole(self, place: int) -> np.ndarray:
         output, layout = self.program.outputs[place], replace(self.layout, seen=self.length)

@@ -6,28 +6,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import count
 
-from redfuser_algebra.discover.form import Component, FusedForm
-from redfuser_algebra.language.composition import with_leaves
+from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.discover.form import Component, FusedForm, Result
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.tile import PRIME, Contraction, Producer, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.evaluation import COMBINE
+from redfuser_algebra.lower.tile import PRIME, Contraction, LoweringError, Producer, TileProgram, Update, Value, stem, symbol_names
 
 
 def lower(operator: Operator, form: FusedForm) -> TileProgram:
     """The tile program of a form.  Raises LoweringError for a form whose parts cannot be put in order."""
+    _check_words(form)
     rows = _rows(operator, form)
     named, producers = _with_producers(operator, form, rows)
-    values = tuple(_values(form))
     updates = [_update(form, component, named, rows) for component in form.state]
     block = rows[-1] if rows and _multiplies(producers, updates, rows[-1]) else ""
-    updates = _with_presence(updates, {*operator.inputs, *operator.params, *form.symbol_axes})
+    watched = {name for row in form.results if _identity(row) is not None for name in symbol_names(row.value)}
+    updates = _with_presence(updates, watched, {*operator.inputs, *operator.params, *form.symbol_axes})
+    values = tuple(_values(form, {update.name: update for update in updates}))
     holds = form.symbol_axes | {u.name: u.axes for u in updates} | {p.name: p.axes for p in producers}
     return TileProgram(
         operator.name, form.axis, {name: _canonical(axes, rows, form.axis) for name, axes in operator.inputs.items()},
         tuple(operator.params), rows, block, producers, _stages(updates, values), values,
         form.outputs, tuple(operator.output_axes), form.axis_copies, holds)
+
+
+def _check_words(form: FusedForm) -> None:
+    """Loops are made of the monoids and functions of the package's own tables."""
+    formulas = [*form.outputs, *(row.value for row in (*form.pivots, *form.results))]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask) if e is not None]
+    monoids = [c.monoid for c in form.state] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
+    foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
+    foreign += [t.op for t in subterms(*formulas) if t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
+    if foreign:
+        raise LoweringError("a tile program", f"it has no loops for {foreign[0]}", "run the operator with NumPy")
 
 
 def _canonical(axes: tuple[str, ...], rows: tuple[str, ...], axis: str) -> tuple[str, ...]:
@@ -126,22 +142,38 @@ def _multiplies(producers: Sequence[Producer], updates: Sequence[Update], block:
     return any(p.contraction for p in producers) or any(u.contraction and block in u.axes for u in updates)
 
 
-def _values(form: FusedForm) -> Iterator[Value]:
-    """Pivots and results that are not components by another name."""
-    components = {component.name for component in form.state}
-    for row in (*form.pivots, *form.results):
-        if row.name not in components:
-            yield Value(row.name, row.value, row.axes)
+def _identity(result: Result) -> float | None:
+    """What a result is where no element took part in it, if its form says so."""
+    monoid = getattr(result, "monoid", None)
+    return MONOIDS[monoid].identity if monoid else None
 
 
-def _with_presence(updates: list[Update], taken: set[str]) -> list[Update]:
-    """Each mask of a component that moves gets an update that says whether anything took part."""
+def _values(form: FusedForm, updates: dict[str, Update]) -> Iterator[Value]:
+    """Pivots and results that are not components by another name.
+
+    Where nothing took part in any component of a result it is the identity of its monoid: a pivot may have no value there.
+    """
+    for row in form.pivots:
+        yield Value(row.name, row.value, row.axes)
+    for row in form.results:
+        if row.name in updates:
+            continue
+        parts = [updates[name] for name in symbol_names(row.value) if name in updates]
+        value = row.value
+        if _identity(row) is not None and parts and all(part.present for part in parts):
+            flags = [symbol(part.present, updates[part.present].axes) for part in parts]
+            value = call("where", reduce(lambda a, b: a | b, flags), value, const(_identity(row)))
+        yield Value(row.name, value, row.axes)
+
+
+def _with_presence(updates: list[Update], watched: set[str], taken: set[str]) -> list[Update]:
+    """Each mask of a component that moves, or is watched, gets an update that says whether anything took part."""
     names = (name for name in (f"any{n}" for n in count(1)) if name not in taken)
     seen: dict[Expr, str] = {}
     result = []
     for update in updates:
         mask = update.mask
-        if mask is not None and not update.fixed:
+        if mask is not None and (update.stuck is not None or update.name in watched):
             if mask not in seen:
                 seen[mask] = name = next(names)
                 axes = tuple(axis for axis in update.axes if axis in mask.axes)
@@ -177,8 +209,3 @@ def _components(names: Sequence[str], formulas: dict[str, Expr]) -> dict[str, No
             found[name] = None
     return found
 
-
-def renamed_value(value: Value, axes: tuple[str, ...]) -> Expr:
-    """The formula of a value, read along other axes than its own."""
-    renaming = dict(zip(value.axes, axes, strict=True)) if set(value.axes) != set(axes) else {}
-    return with_leaves(value.value, {}, renaming)

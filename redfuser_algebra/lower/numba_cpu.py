@@ -5,6 +5,7 @@ Out: a module that needs NumPy, Numba and, for matrix products, SciPy.  `sweep` 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -220,7 +221,8 @@ class _Printer:
     def _fold(self, name: str, columns: tuple[str, ...], updates: list[Update], left: dict[str, tuple[str, str]]) -> list[str]:
         axis = self.program.axis
         exprs = [e for u in updates for e in (u.lift, u.mask, u.contraction and u.contraction.left) if e is not None]
-        function = self._function(name, self.storage.held.__getitem__, exprs, (axis, *columns))
+        choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
+        function = self._function(name, self.storage.held.__getitem__, exprs, (axis, *columns), choosing)
         plain = [u for u in updates if u.name not in left]
         scalars = [u for u in plain if not columns and not MONOIDS[u.monoid].counted]
         results = self._starts(function, scalars)
@@ -337,8 +339,8 @@ class _Printer:
         steps: list[tuple[bool, str]] = []
         done: set[str] = set()
         for update in self.program.updates:
-            if not update.fixed:
-                steps += self._final_values(self._needs(update.rebase), done)
+            if update.stuck is not None:
+                steps += self._final_values(self._needs(update.stuck), done)
                 steps.append((self.storage.held[update.name].block, self._settle(update)))
         for place, output in enumerate(self.program.outputs):
             steps += self._final_values(self._needs(output), done)
@@ -366,12 +368,13 @@ class _Printer:
         return steps
 
     def _settle(self, update: Update) -> str:
-        held = lambda name: self.storage.held[name.removesuffix(PRIME)]
-        moved = update.rebase
+        """NaN where a component has no value at its own pivot."""
+        lost = update.stuck
         if update.present:
-            present = next(u for u in self.program.updates if u.name == update.present)
-            moved = call("where", present.symbol, moved, update.symbol)
-        return self._assigned(f"settle_{update.name}", self.storage.held[update.name], moved, held, f"n_{self.program.axis}", partial=True)
+            lost = call("logical_and", lost, next(u for u in self.program.updates if u.name == update.present).symbol)
+        settled = call("where", lost, const(math.nan), update.symbol)
+        return self._assigned(f"settle_{update.name}", self.storage.held[update.name], settled, self.storage.held.__getitem__,
+                              f"n_{self.program.axis}", partial=True)
 
     def _output(self, place: int, output: Expr) -> str:
         columns = self.program.columns(self.program.output_axes[place])
@@ -389,12 +392,13 @@ class _Printer:
 
     # formulas
 
-    def _function(self, name: str, symbol, exprs: list[Expr], loops: tuple[str, ...], partial: bool = False) -> Function:
-        """A function whose loops include the tile."""
+    def _function(self, name: str, symbol, exprs: list[Expr], loops: tuple[str, ...], choosing: bool = False) -> Function:
+        """A function whose loops include the tile.  Of float32 numbers sums are made in float64, unless they are of
+        exponentials; what only chooses among elements stays in float32."""
         axis = self.program.axis
-        single = self.signature.real == "f4" and computed_in_single(exprs, loops)
+        single = self.signature.real == "f4" and (choosing or computed_in_single(exprs, loops))
         sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", partial)
+        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8")
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}

@@ -66,7 +66,7 @@ def constant(value: float, type_: str) -> Code:
 
 def elementwise(term: Expr, args: list[Code], type_: str, partial: bool) -> Code:
     """The operation of `term` on operands, with a result of `type_`; operands are converted as it needs."""
-    name = TOTAL_TWINS.get(term.op, term.op) if partial else term.op
+    name = TOTAL_TWINS.get(term.op, term.op) if partial or _is_finite_shift(term) else term.op
     if name == "cast":
         return Code(_cast(term.attrs[0], args[0].to("f8").text), "f8", atom=False).to(type_)
     if name == "power" and type_ != "b1":
@@ -80,6 +80,11 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool) -> Code
     numbers = {"one": constant(1, inner).text, "zero": constant(0, inner).text, "ln2": constant(math.log(2), inner).text,
                "w": inner[1]}
     return Code(template.format(*(operand.text for operand in operands), **numbers), type_, atom=False)
+
+
+def _is_finite_shift(term: Expr) -> bool:
+    """A shift to an anchor is a plain difference: an anchor is finite, and equal numbers differ by 0."""
+    return term.op == "shift" and term.args[1].op == "anchor"
 
 
 def _operands(name: str, args: list[Code], type_: str) -> list[Code]:

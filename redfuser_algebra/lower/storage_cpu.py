@@ -64,7 +64,7 @@ class Storage:
         self.products = {u.name for u in program.updates if self._multiplied(u)}
         for update in program.updates:
             self._hold(update)
-        self.values = [value for value in program.values if value.name in self.moving | _used(program, program.outputs)]
+        self.values = [value for value in program.values if value.name in self.moving | _used(program, [*program.outputs, *_ends(program)])]
         for value in self._in_order():
             self._add(value.name, value.axes, self._value_type(value.value, value.axes))
         self.old = {name: self._old(name) for name in self._snapshots()}
@@ -195,6 +195,11 @@ def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
             found.add(name)
             todo += [stem(each) for each in symbol_names(formulas[name])] if name in formulas else []
     return found
+
+
+def _ends(program: TileProgram) -> list[Expr]:
+    """What decides at the end of a row where there is no value."""
+    return [update.stuck for update in program.updates if update.stuck is not None]
 
 
 def _moving(program: TileProgram) -> set[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.errors import RedfuserError
-from redfuser_algebra.language.expr import Expr, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 PRIME = "'"
 
@@ -65,6 +65,17 @@ class Update:
     def symbol(self) -> Expr:
         """What formulas call the component."""
         return symbol(self.name, self.axes)
+
+    @property
+    def stuck(self) -> Expr | None:
+        """Where the component cannot stay at its own pivot: the rebase of components that are 1 from p to p is NaN.
+
+        To be evaluated with the partial operations; None for a component without pivots.
+        """
+        pivots = {name.removesuffix(PRIME) for name in symbol_names(self.rebase) if name.endswith(PRIME)}
+        symbols = [term for term in subterms(self.rebase) if term.op == "symbol"]
+        ones = {t: symbol(stem(t.name), t.axes) if stem(t.name) in pivots else const(1.0) for t in symbols}
+        return call("isnan", substitute(self.rebase, ones)) if pivots else None
 
     @property
     def fixed(self) -> bool:

@@ -1,0 +1,163 @@
+"""Compiled CPU kernels: right for every layout and special value, vectorised, cached, safe in threads and after a fork."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from lowered import inputs, parts, verdict
+
+from redfuser_algebra.catalogue import operators
+from redfuser_algebra.lower.numba_cpu import print_cpu
+from redfuser_algebra.lower.schedule import Schedule
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.run import cpu
+from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.tolerance import agree
+
+COMPILED = ("softmax_entropy", "variance", "causal_attention", "moe_routing", "layernorm", "argmax_argmin")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    before = os.environ.get("REDFUSER_CACHE_DIR")
+    os.environ["REDFUSER_CACHE_DIR"] = str(tmp_path_factory.mktemp("kernels"))
+    yield
+    os.environ.pop("REDFUSER_CACHE_DIR") if before is None else os.environ.update(REDFUSER_CACHE_DIR=before)
+
+
+def kernel(name, **types):
+    fused = verdict(name).fused
+    return cpu.kernel_for(fused.operator, fused.form, Signature({key: types.get(key, "f4") for key in operators[name].inputs}, {}))
+
+
+def check(name, arrays, schedule=None, dtype="float32", scale=10.0):
+    fused = verdict(name).fused
+    arrays = {key: value.astype(dtype) if getattr(value, "dtype", None) == np.float64 else value for key, value in arrays.items()}
+    binding = operators[name].bind(**arrays)
+    got, expected = cpu.run_cpu(fused.operator, fused.form, binding, schedule), parts(reference(operators[name], binding))
+    assert got is not None
+    for a, b in zip(parts(got), expected, strict=True):
+        assert agree(a, b, dtype, scale), (name, a, b)
+        assert np.asarray(a).dtype in (np.dtype(dtype), np.dtype(np.int64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
+def test_ragged_lengths(name):
+    for length in (1, 3, 31, 255, 1000):
+        if length >= operators.entry(name).shortest:
+            check(name, inputs(name, length))
+            check(name, inputs(name, length), Schedule(64, 2, 2))
+
+
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
+def test_special_values(special):
+    x = np.linspace(-3, 3, 40)
+    x[7:19] = special
+    check("softmax_entropy", {"x": x}, Schedule(8))
+    check("softmax_entropy", {"x": np.full(40, special)}, Schedule(8))
+
+
+def test_strided_reversed_and_broadcast_views(rng):
+    x = rng.normal(size=(6, 80, 3)).astype(np.float32)
+    for view in (x[:, ::2, 0], x[:, ::-1, 1], x.T, np.broadcast_to(x[0, :, 0], (5, 80))):
+        check("softmax_entropy", {"x": view})
+
+
+def test_a_large_mean_does_not_spoil_the_variance(rng):
+    check("variance", {"x": (rng.normal(size=(4, 8192)) + 1e4).astype(np.float32)}, scale=1.0)
+
+
+def test_the_loops_become_vectors():
+    module = kernel("softmax_entropy").module
+    for function, packed in ((module.fold_0, "v?maxps"), (module.fold_1, "v?mulps")):
+        function(np.ones(64, np.float32), *([] if function is module.fold_0 else [1.0]), 64)
+        assembly = "".join(function.inspect_asm().values())
+        assert re.search(packed, assembly) or "aarch64" in assembly
+        assert not re.search(r"\bcall\w*\s+\w*expf?\b", assembly), "a call into libm"
+
+
+@pytest.mark.parametrize(("name", "dtype", "bits"), [("exp4", np.float32, np.uint32), ("exp8", np.float64, np.uint64)])
+def test_the_exponential_is_within_two_units_in_the_last_place(name, dtype, bits, rng):
+    module = cpu.load(print_cpu(cpu.lower(operators["softmax"], verdict("softmax").fused.form),
+                                Signature({"x": "f4" if name == "exp4" else "f8"}, {})).text, "softmax")
+    exponential = getattr(module, name)
+    largest = 88.0 if dtype == np.float32 else 709.0
+    x = np.concatenate([rng.uniform(-largest, largest, 3000), rng.uniform(-1, 1, 1000), rng.uniform(-1.2 * largest, -largest, 500)]).astype(dtype)
+    got = np.array([exponential(each) for each in x])
+    right = np.exp(x.astype(np.longdouble))
+    assert np.max(np.abs(got - right) / np.spacing(right.astype(dtype))) <= 2
+    assert [exponential(dtype(v)) for v in (-np.inf, np.inf, 0.0)] == [0.0, np.inf, 1.0] and np.isnan(exponential(dtype(np.nan)))
+
+
+def test_prange_and_shared_sweeps_give_the_same_bits(rng):
+    made = kernel("variance")
+    x, out, again = rng.normal(size=(9, 300)).astype(np.float32), np.empty(9, np.float32), np.empty(9, np.float32)
+    which = np.arange(9)
+    made.module.kernel(2, 9, 128, 1, which, x, 300, out)
+    made.module.sweep(0, 9, 128, 1, which, x, 300, again)
+    assert np.array_equal(out, again)
+
+
+def test_many_threads_call_at_once(rng):
+    fused = verdict("variance").fused
+    x = rng.normal(size=(8, 64, 100)).astype(np.float32)
+    got = [None] * 8
+
+    def work(place):
+        for _ in range(5):
+            got[place] = fused(x[place], backend="cpu")
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert np.allclose(got, x.var(-1), rtol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_kernel_works_in_a_forked_child():
+    program = """
+import os, numpy as np, redfuser_algebra as ra
+fused, x = ra.fuse(ra.operators["variance"]), np.arange(12.0, dtype=np.float32).reshape(4, 3)
+first = fused(x, backend="cpu")
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(fused(x, backend="cpu"), first) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=300)
+
+
+def test_without_numba_numpy_runs_and_one_warning_says_so(monkeypatch):
+    def broken(text, name):
+        raise ImportError("no module named numba")
+
+    monkeypatch.setattr(cpu, "load", broken)
+    monkeypatch.setattr(cpu, "_kernels", {})
+    monkeypatch.setattr(cpu, "_warned", [])
+    fused = verdict("variance").fused
+    with pytest.warns(RuntimeWarning, match="no CPU kernel for variance.*numba") as caught:
+        assert fused([1.0, 3.0], backend="cpu") == 1.0
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert verdict("softmax").fused([1.0, 1.0], backend="cpu")[0] == 0.5
+
+
+def test_other_source_is_another_module():
+    first, second = cpu.load("value = 1\n", "same"), cpu.load("value = 2\n", "same")
+    assert (first.value, second.value) == (1, 2)
+
+
+def test_large_arrays_use_the_kernel_by_themselves(monkeypatch):
+    fused, asked = verdict("variance").fused, []
+    monkeypatch.setattr("redfuser_algebra.fused.run_cpu", lambda *given: asked.append(1))
+    fused(np.zeros(100))
+    assert not asked
+    fused(np.zeros((2, 1 << 20), np.float32))
+    assert asked
