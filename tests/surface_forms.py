@@ -177,6 +177,24 @@ def softmax_over_both_axes(x: "h w"):
 
 
 @fuses
+def experts_mixed_after_softmax(x: "l", v: "l j"):
+    e = ra.exp(x - ra.max(x, "l"))
+    best = ra.topk(e / ra.sum(e, "l"), "l", 2, name="t")
+    return ra.sum(best.values * ra.take(v, best.indices, "l"), "t")
+
+
+@fuses
+def payload_after_softmax(x: "l", v: "l"):
+    e = ra.exp(x - ra.max(x, "l"))
+    return ra.take(v, ra.argmax(e / ra.sum(e, "l"), "l"), "l")
+
+
+@fuses
+def squared_absolute_deviation(x: "l"):
+    return ra.sum(ra.abs(x - ra.mean(x, "l")) ** 2, "l")
+
+
+@fuses
 def powers_of_two(x: "l", v: "l"):
     e = 2.0 ** (x - ra.max(x, "l"))
     return ra.sum(e * v, "l") / ra.sum(e, "l")

@@ -136,6 +136,7 @@ POWERS = (
     Law("abs_of_product", "abs(a * b)", "abs(a) * abs(b)", tag="ieee"),
     Law("abs_of_nonnegative", "abs(a)", "a", "nonnegative(a)", tag="ieee"),
     Law("abs_of_nonpositive", "abs(a)", "(-1) * a", "nonpositive(a)", tag="ieee"),
+    Law("abs_squared", "abs(a) * abs(a)", "a * a", tag="ieee"),
     Law("abs_is_maximum", "abs(a)", "maximum(a, (-1) * a)", tag="ieee"),
     Law("maximum_scales", "maximum(a * c, b * c)", "maximum(a, b) * c", "moving(c), nonnegative(c)"),
     Law("maximum_of_nonnegative", "maximum(a, 0)", "a", "nonnegative(a)"),

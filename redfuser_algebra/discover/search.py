@@ -6,6 +6,7 @@ DESIGN §3.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
@@ -63,6 +64,15 @@ class Search:
             except TooMany as many:
                 raise Stuck(reduction, None, True, f"more than {LARGEST_RANK} components per reduction") from many
             self.ranks[reduction.name] = len(self._drafts.closure())
+            self._recognise(reduction)
+
+    def _recognise(self, reduction: Reduction) -> None:
+        """A result that turned out to be a component without pivots is known as that: argmax softmax(x) is argmax x."""
+        value = self.results[reduction.name]
+        for draft in self.drafts:
+            if draft.symbol is value and draft.rebase is value and not sees_pivot(draft.lift):
+                self.facts.results[reduction.name] = replace(
+                    reduction, monoid=draft.monoid, body=draft.lift, mask=draft.mask)
 
     def _solved(self, reduction: Reduction) -> Expr:
         body = self.pivots.abstract(reduction.body)
