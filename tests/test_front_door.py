@@ -37,8 +37,9 @@ str(f), f._repr_latex_(), ra.cascades(f), ra.operators["softmax"], ra.LAWS"""
     assert loaded_by(code) == ["numpy"]
 
 
-def test_fusing_needs_the_e_graph_and_no_checker_or_compiler():
-    assert loaded_by("import redfuser_algebra as ra; ra.fuse(ra.operators['softmax'])") == ["egglog", "numpy"]
+def test_fusing_needs_the_e_graph_and_exact_numbers_and_no_sympy_or_compiler():
+    loaded = set(loaded_by("import redfuser_algebra as ra; ra.fuse(ra.operators['softmax'])"))
+    assert {"egglog", "numpy"} <= loaded <= {"egglog", "numpy", "flint"}
 
 
 def test_the_command_starts_without_the_e_graph():

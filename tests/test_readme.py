@@ -56,7 +56,8 @@ def run(text):
 
 def test_the_readme_does_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    compared = run(README)
+    with ra.declarations():
+        compared = run(README)
     assert len(compared) >= 3
     for pattern, printed in compared:
         assert shows(pattern, printed), printed
