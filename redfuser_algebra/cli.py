@@ -129,8 +129,11 @@ def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")
 
 
 @app.command()
-def explain(law: Annotated[str, typer.Argument(help="The name of a law, as `redfuser fuse` prints it.")]) -> int:
+def explain(law: Annotated[str, typer.Argument(help="The name of a law, as `redfuser fuse` prints it.")],
+            file: Annotated[str | None, typer.Argument(help="The Python file that declares it, if it is one of your own.")] = None
+            ) -> int:
     """Explain a law: statement, condition, what it is true for, when it is used, what needs it, an example."""
+    own = operators_in(Path(file)) if file else ()
     if law not in ra.LAWS:
         near = difflib.get_close_matches(law, ra.LAWS, 3, 0.4)
         raise OperatorError(f"the law {law!r}", "there is none of that name",
@@ -139,7 +142,7 @@ def explain(law: Annotated[str, typer.Argument(help="The name of a law, as `redf
     lines = explained(row)
     if row.role != "disabled":
         with working(f"looking for an operator that needs {law}"):
-            lines.append(("needed", needed_by(law)))
+            lines.append(("needed", needed_by(law, (*own, *map(ra.operators.__getitem__, NEEDY)))))
     show([(law, columns([list(line) for line in lines]))])
     return 0
 
@@ -197,13 +200,13 @@ NEEDY = ("softmax", "variance", "softmax_entropy", "absmax_scaled_sum", "count_m
 """Operators that `explain` tries: between them they need most of the laws."""
 
 
-def needed_by(law: str) -> str:
+def needed_by(law: str, operators: Iterable[ra.Operator]) -> str:
     """An operator whose fused form is not found without a law."""
-    for name in NEEDY:
-        verdict = ra.decide(ra.operators[name])
+    for operator in operators:
+        verdict = ra.decide(operator)
         fired = [1 for found in verdict.discoveries for question in found.trace if law in question.answer.fired]
         if fired and verdict.fused and law in verdict.fused.form.laws:
-            return f"by {name}, for one: without it the e-graph finds no update as good"
+            return f"by {operator.name}, for one: without it the e-graph finds no update as good"
     return "by none of the operators tried here"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.laws import Law
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, call, const
@@ -54,6 +55,8 @@ def explained(law: Law) -> list[tuple[str, str]]:
     """What a law states, where it holds, for which numbers, when the search uses it, and an example."""
     lines = [("statement", f"{law.lhs} = {law.rhs}"), ("where", law.requires or "everywhere"), ("true", TAGS.get(law.tag, law.tag)),
              ("used", ROLES.get(law.role, law.role))]
+    if law.source:
+        lines.append(("known", f"{law.source}: no proof"))
     tried = example(law)
     if tried:
         values = ", ".join(f"{name} = {value}" for name, value in tried.values.items())
@@ -69,6 +72,8 @@ def example(law: Law) -> Example | None:
     if "follows" in law.requires or law.tag == "rounding":
         return None
     values = dict(law.counterexample) or _values(law)
+    if _is_whole(law):
+        values = {name: np.asarray(value, np.int64).tolist() for name, value in values.items()}
     stacked = _inside_contract(ast.parse(law.lhs, mode="eval"))
     arrays = {name: np.asarray(value) for name, value in values.items()}
     axes = {name: ("l",) * array.ndim + ("k",) * (name in stacked) for name, array in arrays.items()}
@@ -79,6 +84,12 @@ def example(law: Law) -> Example | None:
     with np.errstate(all="ignore"):
         left, right = reference(operator, operator.bind(**arrays))
     return Example(values, left, right)
+
+
+def _is_whole(law: Law) -> bool:
+    """Whether some word of a law takes whole numbers only."""
+    tables = {**FUNCTIONS, **MONOIDS}
+    return any(tables[word].whole for word in re.findall(r"\w+(?=\()", f"{law.lhs} {law.rhs}") if word in tables)
 
 
 def _values(law: Law) -> dict[str, float | list[float]]:

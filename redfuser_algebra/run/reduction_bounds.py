@@ -43,7 +43,12 @@ class Terms:
     plain: bool
 
     def bound(self, monoid: str, k: int | None = None) -> np.ndarray:
-        """The bound of ⊕ of the terms; of the k best for a counted monoid."""
+        """The bound of ⊕ of the terms; of the k best for a counted monoid.
+
+        inf for a monoid of a user's own: how its callable passes errors on is not known.
+        """
+        if MONOIDS[monoid].source:
+            return np.full_like(self._count(self.taken), np.inf)
         if k is not None:
             return self._places(k, MONOIDS[monoid].indexed)
         if monoid in ("any", "all"):
