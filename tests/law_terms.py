@@ -9,7 +9,8 @@ BOOLEAN = {"logical_and", "logical_or", "logical_not"}
 _OPERATORS = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.USub: "negative",
     ast.BitAnd: "logical_and", ast.BitOr: "logical_or", ast.Invert: "logical_not",
-    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Gt: "greater", ast.Lt: "less", ast.GtE: "greater_equal", ast.LtE: "less_equal",
+    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Gt: "greater", ast.Lt: "less",
+    ast.GtE: "greater_equal", ast.LtE: "less_equal",
 }
 
 
