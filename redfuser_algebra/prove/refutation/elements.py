@@ -1,0 +1,192 @@
+"""Elements to try: prefixes and the suffixes that steer the pivots, simplest first.
+
+A shape gives one number per element and coordinate.  Numbers are small integers and simple fractions; a domain maps
+them monotonically into what the operator is defined for.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from math import cos, gcd, pi, sin
+
+import numpy as np
+
+STILL = Fraction(1, 2)
+"""The value of a coordinate that a shape does not use."""
+
+_QUARTER = Fraction(1, 4)
+_MOST = 3
+"""Coordinates that are tried in turn; an element with more of them has more of the same kind."""
+
+Domain = Callable[[Fraction], Fraction]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A prefix, which of its coordinates move (none named: all), and pools of suffixes, each of one length.
+
+    `scalable`: the same with numbers closer together is worth a try.
+    """
+
+    prefix: np.ndarray
+    pools: tuple[list[np.ndarray], ...]
+    moving: tuple[int, ...] = ()
+    scalable: bool = False
+
+
+def real(value: Fraction) -> Fraction:
+    """Any number."""
+    return value
+
+
+def shifted(value: Fraction) -> Fraction:
+    """Numbers that formulas do not compare with."""
+    return value + Fraction(1, 8)
+
+
+def positive(value: Fraction) -> Fraction:
+    """A positive number: v itself, and 1/(2 − v) for v < 1."""
+    return value if value >= 1 else 1 / (2 - value)
+
+
+def negative(value: Fraction) -> Fraction:
+    """A negative number."""
+    return -positive(value)
+
+
+def unit(value: Fraction) -> Fraction:
+    """A number between 0 and 1."""
+    return positive(value) / (1 + positive(value))
+
+
+def skewed(value: Fraction) -> Fraction:
+    """Numbers whose distances to whole numbers differ."""
+    return value * Fraction(65, 64)
+
+
+def finer(domain: Domain) -> Domain:
+    """A domain with its numbers closer together."""
+    return lambda value: domain(value) / 8
+
+
+def mapped(elements: np.ndarray, domains: list[Domain]) -> np.ndarray:
+    """Elements with each coordinate in its domain."""
+    made = np.empty(elements.shape, object)
+    for at, domain in enumerate(domains):
+        made[:, at] = [domain(value) for value in elements[:, at]]
+    return made
+
+
+def still(count: int, width: int) -> np.ndarray:
+    """Elements that are all alike."""
+    return np.full((count, width), STILL, object)
+
+
+def ramps(count: int, width: int, together: bool, values: list[Fraction] | None = None) -> Iterator[Shape]:
+    """1, 2, 3, … along one coordinate; suffixes of one element steer one coordinate each, through `values`.
+
+    `together`: all coordinates move, not only the one that is a ramp.
+    """
+    for along in range(min(width, _MOST)):
+        steered = [along, *(other for other in range(min(width, _MOST)) if other != along)]
+        pools = tuple(_steering(values or levels(count), width, along, coordinate) for coordinate in steered)
+        yield Shape(_ramp(count, width, along), pools, () if together else (along,), scalable=True)
+
+
+def opposed(count: int, width: int) -> Iterator[Shape]:
+    """1, 2, 3, … along one coordinate and the same numbers downwards along another: no element is better in both."""
+    for up, down in permutations(range(min(width, _MOST)), 2):
+        prefix = _ramp(count, width, up)
+        prefix[:, down] = prefix[::-1, up]
+        pools = tuple(_steering(levels(count), width, up, steered) for steered in (up, down))
+        yield Shape(prefix, pools)
+
+
+def _ramp(count: int, width: int, along: int) -> np.ndarray:
+    prefix = still(count, width)
+    prefix[:, along] = [Fraction(i) for i in range(1, count + 1)]
+    return prefix
+
+
+def _steering(values: list[Fraction], width: int, along: int, steered: int) -> list[np.ndarray]:
+    suffixes = []
+    for value in values:
+        suffix = still(1, width)
+        suffix[0, along], suffix[0, steered] = _QUARTER, value
+        suffixes.append(suffix)
+    return suffixes
+
+
+def levels(count: int) -> list[Fraction]:
+    """Numbers near the elements, numbers that steer a fraction of the maximum, numbers that steer the mean."""
+    near = {k + _QUARTER for k in range(-2, count + 2)}
+    middle = {5 * k + _QUARTER for k in range(-count // 4, count + 2)}
+    total = Fraction(count * (count + 1), 2)
+    wide = {(count + 1) * (k + STILL) - total for k in range(2 * count)}
+    return strides(sorted(near | middle | wide))
+
+
+def crossing_levels(count: int) -> list[Fraction]:
+    """The same, and numbers that steer the mean to between those."""
+    total = Fraction(count * (count + 1), 2)
+    return levels(count) + [(count + 1) * (k + Fraction(j, 8)) - total for k in range(3 * count // 2) for j in (3, 7)]
+
+
+def fine_levels() -> list[Fraction]:
+    """Numbers a quarter apart, around 0."""
+    return strides([Fraction(k, 4) for k in range(-16, 28)])
+
+
+def strides(values: list) -> list:
+    """The same values, in an order that covers their range early."""
+    n = len(values)
+    stride = next(s for s in range(max(1, int(0.382 * n)), n + 1) if gcd(s, n) == 1)
+    return [values[(i * stride) % n] for i in range(n)]
+
+
+def pairs(count: int, width: int) -> Iterator[Shape]:
+    """A ramp with suffixes of two elements: what one element cannot steer alone (mean and spread at once)."""
+    for along in range(min(width, _MOST)):
+        values = levels(count)
+        pool = []
+        for first, second in zip(values, values[len(values) // 3:] + values, strict=False):
+            suffix = still(2, width)
+            suffix[:, along] = first, second + STILL
+            pool.append(suffix)
+        yield Shape(_ramp(count, width, along), (pool,))
+
+
+def circles(count: int, width: int, radius: int = 1000) -> Iterator[Shape]:
+    """Points of a circle in the plane of two coordinates; suffixes of one element lie inside it, all around."""
+    planes = [(a, b) for a in range(min(width, _MOST)) for b in range(a + 1, min(width, _MOST))]
+    for plane in planes:
+        prefix = still(count, width)
+        for at in range(count):
+            prefix[at, plane] = _on_circle(radius, at / count)
+        pool = []
+        for at in strides(list(range(4 * count))):
+            suffix = still(1, width)
+            suffix[0, plane] = _on_circle(radius // 2, (at + 0.5) / (4 * count))
+            pool.append(suffix)
+        yield Shape(prefix, (pool,))
+
+
+def _on_circle(radius: int, turn: float) -> tuple[Fraction, Fraction]:
+    return Fraction(round(radius * cos(2 * pi * turn))), Fraction(round(radius * sin(2 * pi * turn)))
+
+
+def all_steerings(count: int, width: int) -> tuple[list[np.ndarray], ...]:
+    """Suffixes of one element that steer each coordinate in turn, finely and then widely."""
+    return tuple(_steering(values, width, steered, steered)
+                 for values in (fine_levels(), levels(count)[::2]) for steered in range(min(width, _MOST)))
+
+
+def between(limits: list[float]) -> list[Fraction]:
+    """One number strictly between each two neighbours of an increasing list, all with one small denominator."""
+    gap = min(after - before for before, after in zip(limits, limits[1:], strict=False))
+    denominator = 1
+    while denominator * gap <= 1:
+        denominator *= 2
+    return [Fraction(int(before * denominator // 1) + 1, denominator) for before in limits[:-1]]

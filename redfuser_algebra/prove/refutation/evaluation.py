@@ -1,0 +1,161 @@
+"""An operator evaluated on numbers that cannot lie, for many continuations of one prefix at once.
+
+In: a setting (axis lengths, positions, arrays) and terms.  Out: for each term its value and which entries are *fixed*,
+that is, do not change when the moving inputs change a little.  The first dimension of every array is the
+continuation; then come the axes.  A continuation at which some choice is a tie (so that the operator may jump or
+have a kink there) is marked in `spoiled`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from redfuser_algebra.algebra.functions import TOTAL_TWINS
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.prove.refutation.numbers import OPEN, Field, fraction
+
+
+class Unsupported(Exception):
+    """A term that has no value among these numbers."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the terms are evaluated with.
+
+    `arrays` and `moving` hold, per input, the laid-out numbers and which of them move; `starts` is the position of
+    the first element of an axis.
+    """
+
+    field: Field
+    axes: tuple[str, ...]
+    sizes: Mapping[str, int]
+    arrays: Mapping[str, np.ndarray]
+    moving: Mapping[str, np.ndarray]
+    params: Mapping[str, Fraction]
+    continuations: int
+    starts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of every array."""
+        return 1 + len(self.axes)
+
+    def dim(self, axis: str) -> int:
+        """The dimension of an axis."""
+        return 1 + self.axes.index(axis)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and which of its entries are fixed.  Truth values are bool, and fixed: choices are strict."""
+
+    value: np.ndarray
+    fixed: np.ndarray
+
+    def stretched(self, dim: int, length: int) -> Node:
+        """The node with `length` entries along a dimension."""
+        shape = list(self.value.shape)
+        shape[dim] = length
+        return Node(np.broadcast_to(self.value, shape), np.broadcast_to(self.fixed, shape))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice that was open at some entries: it turns where Σ seed · term is 0, summed over each entry's seeds."""
+
+    term: Expr
+    open: np.ndarray
+    seeds: tuple[tuple[Expr, np.ndarray], ...]
+
+
+class Evaluation:
+    """The nodes of the terms asked for so far; `rules` say how each operation is evaluated.
+
+    `picked` keeps what each choosing term chose.  With `side` given (−1 or 1), open choices are answered with it and
+    listed in `choices` instead of spoiling their continuation.
+    """
+
+    def __init__(self, setting: Setting, rules: Mapping[str, Callable[[Evaluation, Expr], Node]],
+                 side: int | None = None) -> None:
+        self.setting, self.field, self.side, self._rules = setting, setting.field, side, rules
+        self.nodes: dict[Expr, Node] = {}
+        self.picked: dict[Expr, np.ndarray] = {}
+        self.spoiled = np.zeros(setting.continuations, bool)
+        self.choices: list[Choice] = []
+        self.zero, self.one = (self.field.number(Fraction(value)) for value in (0, 1))
+
+    def node(self, term: Expr) -> Node:
+        """The value of a term.  Raises Unsupported."""
+        if term not in self.nodes:
+            self.nodes[term] = self._rules.get(term.op, Evaluation._function)(self, term)
+        return self.nodes[term]
+
+    def number(self, term: Expr) -> Node:
+        """The value of a term as numbers: truth counts as 1 and 0."""
+        node = self.node(term)
+        return node if node.value.dtype != bool else replace(node, value=np.where(node.value, self.one, self.zero))
+
+    def truth(self, term: Expr) -> np.ndarray:
+        """Whether a term is true; of a number, whether it is not 0."""
+        node = self.node(term)
+        if node.value.dtype == bool:
+            return node.value
+        return self.order(term, node, self.constant(0), (term,)) != 0
+
+    def constant(self, value: object) -> Node:
+        """A number that is the same everywhere."""
+        filled = np.empty((1,) * self.setting.ndim, object)
+        filled[...] = self._number_of(value)
+        return Node(filled, np.ones(filled.shape, bool))
+
+    def _number_of(self, value: object) -> object:
+        if isinstance(value, float) and not abs(value) < np.inf:
+            if value != value or not self.field.bits:
+                raise Unsupported(f"{value} among {self.field.name} numbers")
+            return self.field.number(value)
+        return self.field.number(fraction(value))
+
+    def _function(self, term: Expr) -> Node:
+        name = TOTAL_TWINS.get(term.op, term.op)
+        if name not in self.field.functions:
+            raise Unsupported(f"{name} of {self.field.name} numbers")
+        return self.applied(self.field.functions[name], [self.number(arg) for arg in term.args])
+
+    def applied(self, function: Callable, nodes: list[Node]) -> Node:
+        """A function of numbers, entry by entry.  Raises Unsupported where it has no value."""
+        try:
+            value = np.frompyfunc(function, len(nodes), 1)(*(node.value for node in nodes))
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise Unsupported(str(error)) from error
+        fixed = np.logical_and.reduce(np.broadcast_arrays(*(node.fixed for node in nodes)))
+        return Node(np.asarray(value, object), fixed)
+
+    def order(self, term: Expr, a: Node, b: Node, sides: tuple[Expr, ...]) -> np.ndarray:
+        """−1, 0 or 1 for each pair; a pair that is not certainly one of them is open.
+
+        Equal numbers are certainly equal if they are fixed, or one and the same number.
+        """
+        found = np.asarray(np.frompyfunc(self.field.order, 2, 1)(a.value, b.value)).astype(int)
+        undecided = (found == OPEN) | ((found == 0) & ~(a.fixed & b.fixed) & ~same(a.value, b.value))
+        if undecided.any():
+            seeds = tuple((side, np.where(undecided, sign * self.one, self.zero))
+                          for side, sign in zip(sides, (1, -1), strict=False))
+            self.open(Choice(term, undecided, seeds))
+            found = np.where(undecided, self.side or 0, found)
+        return found
+
+    def open(self, choice: Choice) -> None:
+        """Take note of a choice that cannot be made."""
+        if self.side is None:
+            self.spoiled |= choice.open.reshape(choice.open.shape[0], -1).any(axis=1)
+        else:
+            self.choices.append(choice)
+
+
+def same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two arrays hold one and the same number."""
+    return np.asarray(np.frompyfunc(lambda x, y: x is y, 2, 1)(a, b)).astype(bool)

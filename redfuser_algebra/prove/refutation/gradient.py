@@ -1,0 +1,173 @@
+"""Exact derivatives of an evaluated operator, by one sweep backwards through its terms.
+
+In: an evaluation and weights on the entries of some terms.  Out: for each moving input, the derivative of the
+weighted sum with respect to each of its entries, in every continuation separately.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from redfuser_algebra.algebra.functions import TOTAL_TWINS
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.prove.refutation.elementwise import ELEMENTWISE
+from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
+from redfuser_algebra.prove.refutation.folding import NOTHING, folded, leave_one_out
+
+Pulled = tuple[np.ndarray | None, ...]
+
+
+def evaluated(setting: Setting, side: int | None = None) -> Evaluation:
+    """An evaluation that knows every operation; open choices are answered with `side` if it is given."""
+    return Evaluation(setting, {**ELEMENTWISE, "reduce": folded}, side)
+
+
+def gradient(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[str, np.ndarray]:
+    """∂(Σ seed · term)/∂x for each moving input x, per continuation.  Raises Unsupported."""
+    terms = subterms(*(term for term, _ in seeds))
+    weights: dict[Expr, np.ndarray] = {}
+    for term, seed in seeds:
+        _gather(weights, evaluation, term, seed)
+    for term in reversed(terms):
+        if term.op != "input" and term in weights:
+            for arg, pulled in zip(term.args, _pulled(evaluation, term, weights[term]), strict=False):
+                if pulled is not None:
+                    _gather(weights, evaluation, arg, pulled)
+    return {term.name: weights[term] for term in terms if term.op == "input" and term in weights}
+
+
+def _gather(weights: dict[Expr, np.ndarray], evaluation: Evaluation, term: Expr, pulled: np.ndarray) -> None:
+    """Add to the weights of a term; where it was stretched, what reached its copies belongs to it."""
+    node = evaluation.nodes[term]
+    if node.fixed.all():
+        return
+    shape = (evaluation.setting.continuations, *node.value.shape[1:])
+    for dim in range(1, pulled.ndim):
+        if shape[dim] == 1 and pulled.shape[dim] > 1:
+            pulled = np.add.reduce(pulled, axis=dim, keepdims=True)
+    pulled = np.broadcast_to(pulled, shape)
+    weights[term] = pulled if term not in weights else weights[term] + pulled
+
+
+def _pulled(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
+    """What the weight of a term becomes on its operands."""
+    if term.op == "reduce":
+        return _through_reduction(evaluation, term, weight)
+    if term.op in _CHOOSING:
+        return _CHOOSING[term.op](evaluation, term, weight)
+    name = TOTAL_TWINS.get(term.op, term.op)
+    if name not in _SLOPES:
+        return ()
+    values = [evaluation.number(arg).value for arg in term.args]
+    slopes = _SLOPES[name](evaluation, evaluation.nodes[term].value, *values)
+    moves = [not evaluation.nodes[arg].fixed.all() for arg in term.args]
+    return tuple(weighted(weight, slope()) if moving else None for slope, moving in zip(slopes, moves, strict=True))
+
+
+def weighted(weight: np.ndarray, slope: object) -> np.ndarray:
+    """weight · slope; 0 stays 0 even where there is no slope, so that a choice not taken cannot spoil anything."""
+    if slope is None:
+        return weight
+    product = np.asarray(np.multiply(weight, slope), object)
+    zero = np.equal(weight, 0).astype(bool)
+    return np.where(zero, weight, product) if zero.any() else product
+
+
+def _masked(evaluation: Evaluation, mask: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.where(mask, weight, evaluation.zero)
+
+
+# slopes: one function per operand, called only if it moves; None is 1
+
+def _of(name: str, evaluation: Evaluation, *values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.frompyfunc(evaluation.field.functions[name], len(values), 1)(*values), object)
+
+
+def _power_slopes(evaluation: Evaluation, value: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[Callable, ...]:
+    return (lambda: b * _of("power", evaluation, a, b - evaluation.one), lambda: value * _of("log", evaluation, a))
+
+
+def _angle_slopes(evaluation: Evaluation, value: np.ndarray, y: np.ndarray, x: np.ndarray) -> tuple[Callable, ...]:
+    return (lambda: x / (x * x + y * y), lambda: -y / (x * x + y * y))
+
+
+def _log_two(evaluation: Evaluation) -> object:
+    return evaluation.field.functions["log"](evaluation.one + evaluation.one)
+
+
+_SLOPES: dict[str, Callable[..., tuple[Callable, ...]]] = {
+    "add": lambda e, v, a, b: (lambda: None, lambda: None),
+    "subtract": lambda e, v, a, b: (lambda: None, lambda: -e.one),
+    "multiply": lambda e, v, a, b: (lambda: b, lambda: a),
+    "divide": lambda e, v, a, b: (lambda: _of("reciprocal", e, b), lambda: -v / b),
+    "negative": lambda e, v, a: (lambda: -e.one,),
+    "reciprocal": lambda e, v, a: (lambda: -v * v,),
+    "power": _power_slopes,
+    "exp": lambda e, v, a: (lambda: v,),
+    "exp2": lambda e, v, a: (lambda: v * _log_two(e),),
+    "expm1": lambda e, v, a: (lambda: v + e.one,),
+    "log": lambda e, v, a: (lambda: e.one / a,),
+    "log2": lambda e, v, a: (lambda: e.one / (a * _log_two(e)),),
+    "log1p": lambda e, v, a: (lambda: e.one / (a + e.one),),
+    "sqrt": lambda e, v, a: (lambda: e.one / (v + v),),
+    "sin": lambda e, v, a: (lambda: _of("cos", e, a),),
+    "cos": lambda e, v, a: (lambda: -_of("sin", e, a),),
+    "tanh": lambda e, v, a: (lambda: e.one - v * v,),
+    "arctan": lambda e, v, a: (lambda: e.one / (e.one + a * a),),
+    "arctan2": _angle_slopes,
+    "cast": lambda e, v, a: (lambda: None,),
+}
+
+
+# terms that choose pass their weight to what was chosen
+
+def _to_chosen(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
+    first = evaluation.picked[term]
+    branches = _masked(evaluation, first, weight), _masked(evaluation, ~first, weight)
+    return (None, *branches) if term.op == "where" else branches
+
+
+def _to_size(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
+    return (np.where(evaluation.picked[term] < 0, -weight, weight),)
+
+
+def _to_remainder(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
+    return weight, weighted(weight, -evaluation.picked[term])
+
+
+_CHOOSING = {"where": _to_chosen, "maximum": _to_chosen, "minimum": _to_chosen, "abs": _to_size, "mod": _to_remainder}
+
+
+def _through_reduction(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
+    monoid, dim = MONOIDS[term.monoid], evaluation.setting.dim(term.axis)
+    if term.monoid in ("any", "all") or monoid.indexed:
+        return ()
+    if term.monoid not in ("sum", "prod"):
+        return (_to_picked(evaluation, term, weight, dim),)
+    body = evaluation.number(term.body).stretched(dim, evaluation.setting.sizes[term.axis])
+    valid = None if term.mask is None else evaluation.truth(term.mask)
+    shape = np.broadcast_shapes(weight.shape, body.value.shape, () if valid is None else valid.shape)
+    spread = np.broadcast_to(weight, shape)
+    if term.monoid == "prod":
+        factors = body.value if valid is None else np.where(valid, body.value, evaluation.one)
+        spread = weighted(spread, leave_one_out(np.broadcast_to(factors, shape), dim, evaluation.one))
+    return (spread if valid is None else _masked(evaluation, valid, spread),)
+
+
+def _to_picked(evaluation: Evaluation, term: Expr, weight: np.ndarray, dim: int) -> np.ndarray:
+    picked, length = evaluation.picked[term], evaluation.setting.sizes[term.axis]
+    if term.count is not None:
+        own = evaluation.setting.dim(term.attrs[2])
+        parts = [_scattered(evaluation, np.take(picked, [k], axis=own), np.take(weight, [k], axis=own), dim, length)
+                 for k in range(picked.shape[own])]
+        return np.add.reduce(parts)
+    return _scattered(evaluation, picked, weight, dim, length)
+
+
+def _scattered(evaluation: Evaluation, picked: np.ndarray, weight: np.ndarray, dim: int, length: int) -> np.ndarray:
+    shape = tuple(length if d == dim else n for d, n in enumerate(np.broadcast_shapes(picked.shape, weight.shape)))
+    places = np.indices(shape, sparse=True)[dim]
+    return np.where((places == picked) & (picked != NOTHING), weight, evaluation.zero)
+

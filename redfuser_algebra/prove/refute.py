@@ -1,0 +1,101 @@
+"""From a refusal to a proof that there is no fused form, where there is one.
+
+In: a cascade that the search could not fuse.  Out: a Witness, which can be checked again by itself; or None, and then
+nothing is known.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from redfuser_algebra.discover.refusal import Refusal
+from redfuser_algebra.language.cascade import Cascade, Reduction
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.operator import Scalar
+from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
+from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_discrete
+from redfuser_algebra.prove.refutation.evaluation import Unsupported
+from redfuser_algebra.prove.refutation.independence import Effort, Found, independent
+from redfuser_algebra.prove.refutation.numbers import fraction, working, written
+from redfuser_algebra.prove.refutation.problem import Problem, posed
+from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
+from redfuser_algebra.prove.refutation.reason import ENVELOPE, ROUNDING, THRESHOLD, blame
+from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
+
+BUDGET = 1_000_000
+"""Array entries after which no new experiment is started: about a second."""
+
+
+def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
+           params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
+    """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
+
+    `params` are the operator's parameters with their defaults.  Never a witness for a body that is certainly of
+    finite rank, nor where positions are compared with constants (a window).
+    """
+    if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
+        return None
+    effort = Effort(budget)
+    for values in _parameters(params or {}):
+        problem = posed(cascade, assume, values)
+        if problem.coordinates and not effort.over:
+            try:
+                found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
+            except Unsupported:
+                continue
+            if found:
+                return found
+    return None
+
+
+def _formulas(cascade: Cascade) -> list[Expr]:
+    parts = [part for each in cascade.reductions for part in (each.body, each.mask, each.count) if part is not None]
+    return [*parts, *cascade.outputs]
+
+
+def _parameters(params: Mapping[str, Scalar | None]) -> list[dict[str, Fraction]]:
+    """Values to try: the defaults; then, where they are not whole by declaration, others (1/2 if none is said)."""
+    defaults = {name: fraction(value) for name, value in params.items() if value is not None}
+    whole = {name: fraction(value) for name, value in params.items() if isinstance(value, int)}
+    return [defaults] if whole == defaults else [defaults, whole]
+
+
+def _witness(problem: Problem, reduction: Reduction, refusal: Refusal, effort: Effort) -> Witness | None:
+    if is_discrete(problem, reduction):
+        jumps = crossed(problem, reduction, effort)
+        if jumps:
+            return _of_jumps(problem, reduction, refusal, jumps)
+    found = independent(problem, reduction, effort)
+    return _of_results(problem, refusal, found) if found else None
+
+
+def _of_results(problem: Problem, refusal: Refusal, found: Found) -> Independence | None:
+    suffixes, seen = (tuple(row.suffix for row in found.rows), tuple(row.seen for row in found.rows))
+    moving = tuple(sorted({coordinate for _, coordinate in found.columns}))
+    with working(found.field):
+        matrix = jacobian(problem, found.field, found.prefix, moving, suffixes, seen, found.columns)
+        minors = determinants(matrix) if matrix else {}
+        if not minors or not all(map(certainly_not_zero, minors.values())):
+            return None
+        evaluation = evaluation_of(problem, found.field, found.prefix, moving, suffixes)
+        to_blame = blame(problem, _suspects(problem, refusal.reduction.name), evaluation, len(found.prefix))
+        return Independence(
+            to_blame.reason, to_blame.reduction, problem, found.prefix, found.columns,
+            {order: written(value) for order, value in minors.items()}, suffixes, seen,
+            pivot_values(evaluation, problem, refusal.pivots), to_blame.table, found.field.bits)
+
+
+def _suspects(problem: Problem, refused: str) -> list[Reduction]:
+    """The reduction that was refused, and those after it."""
+    names = [reduction.name for reduction in problem.cascade.reductions]
+    return list(problem.cascade.reductions[names.index(refused):])
+
+
+def _of_jumps(problem: Problem, reduction: Reduction, refusal: Refusal, found: Crossed) -> Crossings | None:
+    reason = ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    draft = Crossings(reason, reduction, problem, found.prefix, found.columns, {}, found.jumps)
+    minors = draft.minors()
+    if not minors or not all(map(certainly_not_zero, minors.values())):
+        return None
+    return replace(draft, determinants={order: written(value) for order, value in minors.items()})
