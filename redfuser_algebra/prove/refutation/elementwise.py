@@ -9,7 +9,7 @@ from flint import fmpq
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Node, Unsupported, same
-from redfuser_algebra.prove.refutation.numbers import FLOATS, Number, exact_bounds, wholes
+from redfuser_algebra.prove.refutation.numbers import FLOATS, Number, exact_bounds, is_exact, wholes
 
 _NUDGE = Fraction(1, 2**60)
 _HALF = fmpq(1, 2)
@@ -146,17 +146,17 @@ def _stepped(evaluation: Evaluation, term: Expr) -> Node:
     return _certain(evaluation.field.array(np.where(turning, high, low) if (evaluation.side or 0) > 0 else low))
 
 
-def _ends(term: Expr, value: Number, fixed: bool) -> tuple[Fraction, Fraction]:
+def _ends(term: Expr, value: Number, fixed: bool) -> tuple[Fraction | int, Fraction | int]:
     """The results for the least and the largest number the value may be, or may become when it moves a little."""
     try:
         if term.op == "cast":
             return _ends_of_cast(term.attrs[0], value, fixed)
-        if term.op == "round" and fixed and isinstance(value, fmpq):
-            return (Fraction(round(Fraction(int(value.p), int(value.q)))),) * 2
+        if term.op == "round" and fixed and is_exact(value):
+            return (round(exact_bounds(value)[0]),) * 2
         low, high = wholes(-value if term.op == "ceil" else value + _HALF if term.op == "round" else value, fixed)
     except (ValueError, OverflowError) as error:
         raise Unsupported(f"{term.op} of {value}") from error
-    return (Fraction(-high), Fraction(-low)) if term.op == "ceil" else (Fraction(low), Fraction(high))
+    return (-high, -low) if term.op == "ceil" else (low, high)
 
 
 def _ends_of_cast(dtype: str, value: Number, fixed: bool) -> tuple[Fraction, Fraction]:

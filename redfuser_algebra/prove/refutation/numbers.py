@@ -57,7 +57,9 @@ def fraction(value: object) -> Fraction:
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 
 
-def _rational(value: Fraction) -> fmpq:
+def _rational(value: Fraction | int) -> fmpq:
+    if isinstance(value, int):
+        return fmpq(value)
     exact = Fraction(value)
     return fmpq(exact.numerator, exact.denominator)
 
@@ -143,6 +145,11 @@ def is_finite(a: Number) -> bool:
     return a.is_finite() if isinstance(a, arb) else True
 
 
+def is_exact(a: Number) -> bool:
+    """Whether a number is known exactly."""
+    return a.is_exact() if isinstance(a, arb) else True
+
+
 def size(a: Number) -> int | None:
     """Some e with |a| ≥ 2^e, close to the largest; None unless a is certainly not 0."""
     low = a.abs_lower() if isinstance(a, arb) else arb(a).abs_lower()
@@ -175,7 +182,7 @@ def _of(exact: arb) -> Fraction:
 
 def written(a: Number) -> str:
     """A number in full if it is exact and not very long; a ball with ten digits and its radius."""
-    if isinstance(a, arb) and not (a.is_finite() and a.is_exact()):
+    if not (is_finite(a) and is_exact(a)):
         return a.str(10)
     exact = exact_bounds(a)[0]
     bits = exact.numerator.bit_length() + exact.denominator.bit_length()
