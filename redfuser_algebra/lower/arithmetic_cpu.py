@@ -9,27 +9,27 @@ from collections.abc import Iterable
 
 # exp(x) = 2^n · e^r with n the nearest whole number to x / ln 2.  Adding and subtracting 1.5·2^23 rounds, and leaves n
 # in the low bits; no flag here may let the compiler cancel the two.  ln 2 is subtracted in two parts whose first has
-# so few bits that n times it is exact.  2^n is applied in two factors, so that results underflow gradually.
+# so few bits that n times it is exact.  In float32 the polynomial gives 2·e^r, to be scaled by 2^(n−1): that is a
+# normal number up to the largest result, and 0 from n = −126 on.  In float64 2^n is applied in two factors, so that
+# results underflow gradually.
 _EXP4 = '''
 @njit(error_model="numpy", fastmath={"contract"})
 def exp4(x):
-    """e^x in float32, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    x = f4(-104.0) if x < f4(-104.0) else x
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
     near = x * f4(1.4426950408889634) + f4(12582912.0)
     n = near - f4(12582912.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
-    p = f4(1.9875691500e-4)
-    p = p * r + f4(1.3981999507e-3)
-    p = p * r + f4(8.3334519073e-3)
-    p = p * r + f4(4.1665795894e-2)
-    p = p * r + f4(1.6666665459e-1)
-    p = p * r + f4(5.0000001201e-1)
-    p = p * r * r + r + f4(1.0)
-    k = i4(f4(near).view(i4) - i4(0x4B400000))
-    half = i4(k >> i4(1))
-    return p * i4((half + i4(127)) << i4(23)).view(f4) * i4((k - half + i4(127)) << i4(23)).view(f4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
 '''
 
 _EXP8 = '''
@@ -75,6 +75,16 @@ def _extreme(name):
 
 larger = _extreme("llvm.maximum")
 smaller = _extreme("llvm.minimum")
+'''
+
+_WIDE = '''
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
 '''
 
 _INSERT = '''
@@ -128,7 +138,7 @@ def product(left, taken, right, out):
     if all_finite(right):
         np.dot(left, right, out)
         return
-    out[:] = 0
+    fill(out, out.dtype.type(0))
     for i in range(left.shape[0]):
         for l in range(left.shape[1]):
             if taken[i, l]:
@@ -145,14 +155,32 @@ def add(into, product):
             into[i, j] += product[i, j]
 '''
 
-_PIECES = ((("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
+# Numba takes a second to compile each assignment to a slice.
+_FILL = '''
+@njit(error_model="numpy")
+def fill(array, value):
+    """Every element of a contiguous array becomes value."""
+    flat = array.reshape(array.size)
+    for place in range(flat.size):
+        flat[place] = value
+
+
+@njit(error_model="numpy")
+def copy(source, into):
+    """Every element of a contiguous array goes to another."""
+    flat, target = source.reshape(source.size), into.reshape(into.size)
+    for place in range(flat.size):
+        target[place] = flat[place]
+'''
+
+_PIECES = ((("fill", "copy", "product"), _FILL), (("wide_vectors",), _WIDE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
            (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
 
 _HEAD = '''import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange
+from numba import njit, prange, types
 from numba.extending import intrinsic
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_

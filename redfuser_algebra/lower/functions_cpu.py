@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr, call, subterms
 from redfuser_algebra.lower.kinds import kinds
 from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, prefers_single
 
@@ -41,8 +41,8 @@ class Loop:
 class Function:
     """A function under construction: `nest` holds the loops that are open, outermost first."""
 
-    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, partial: bool = False) -> None:
-        self.name, self.leaf, self.sizes, self.wide, self.partial = name, leaf, sizes, wide, partial
+    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, partial: bool = False, inverts: bool = False) -> None:
+        self.name, self.leaf, self.sizes, self.wide, self.partial, self.inverts = name, leaf, sizes, wide, partial, inverts
         self.nest = [Loop("")]
         self.arguments: dict[str, str] = {}
         self.returned: list[Code] = []
@@ -106,8 +106,14 @@ class Function:
             return self._position(term.axis)
         if term.op == "reduce":
             return self._sum(term, type_)
-        code = elementwise(term, self._args(term), type_, self.partial)
-        return self._named(code)
+        if self._divides_by_invariant(term, depth):
+            inverse = self.code(call("reciprocal", term.args[1])).to(type_)
+            return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
+        return self._named(elementwise(term, self._args(term), type_, self.partial))
+
+    def _divides_by_invariant(self, term: Expr, depth: int) -> bool:
+        """Whether a loop would divide by the same number all the time; its inverse is taken once, in float64."""
+        return self.inverts and depth > 0 and term.op == "divide" and not [loop for loop in self.nest[1:] if loop.axis in term.args[1].axes]
 
     def _args(self, term: Expr) -> list[Code]:
         """The operands; a number is written in the type of the real ones that it meets."""
@@ -160,7 +166,7 @@ class Function:
 
     def text(self, flags: str = FLAGS) -> str:
         """The definition."""
-        body = list(self.nest[0].lines)
+        body = ["wide_vectors()", *self.nest[0].lines] if flags else list(self.nest[0].lines)
         if self.returned:
             body.append("return " + ", ".join(code.text for code in self.returned))
         decorator = f'@njit(error_model="numpy", fastmath={flags})' if flags else '@njit(error_model="numpy")'

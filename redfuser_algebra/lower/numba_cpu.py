@@ -58,7 +58,7 @@ class _Printer:
         arguments = ["tile", "block", *arrays, *(self.storage.names[p] for p in self.program.params), *(f"n_{a}" for a in sizes),
                      *(f"out{place}" for place in range(len(self.outputs)))]
         sweep = ['@njit(cache=True, nogil=True, error_model="numpy")', f"def sweep({', '.join(['first', 'last', *arguments])}):",
-                 *_in([*self._allocations(), *body])]
+                 *_in(["wide_vectors()", *self._allocations(), *body])]
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
                   *_in(["for part in prange(threads):",
                         f"    sweep(part * items // threads, (part + 1) * items // threads, {', '.join(arguments)})"])]
@@ -91,7 +91,8 @@ class _Printer:
     def _tile(self) -> list[str]:
         axis = self.program.axis
         made = [line for producer in self.program.producers for line in self._produce(producer)]
-        snapshots = [f"{old.name}{'[:]' if old.is_array else ''} = {self.storage.held[name].name}" for name, old in self.storage.old.items()]
+        now = {old: self.storage.held[name].name for name, old in self.storage.old.items()}
+        snapshots = [f"copy({held}, {old.name})" if old.is_array else f"{old.name} = {held}" for old, held in now.items()]
         stages = [line for place in range(len(self.program.stages)) for line in self._stage(place)]
         return [f"n = min(tile, n_{axis} - t0)", "seen = t0 + n", *self.reshaped, *made, *snapshots, *stages]
 
@@ -111,7 +112,7 @@ class _Printer:
                 identity = "inf" if updates[name.removesuffix(WON)].monoid == "argmin" else "-inf"
             elif name.removesuffix("_at") in updates and name not in updates:
                 identity = "-1"
-            lines.append(f"{variable.name}[:] = {identity}" if variable.is_array else f"{variable.name} = {variable.type}({identity})")
+            lines.append(f"fill({variable.name}, {identity})" if variable.is_array else f"{variable.name} = {variable.type}({identity})")
         return lines
 
     def _allocations(self) -> list[str]:
@@ -398,7 +399,7 @@ class _Printer:
         axis = self.program.axis
         single = self.signature.real == "f4" and (choosing or computed_in_single(exprs, loops))
         sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8")
+        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", inverts=True)
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}
@@ -408,7 +409,7 @@ class _Printer:
         deep = [symbol(t.name) for t in subterms(expr) if t.op == "symbol" and not self._is_produced(t.name)]
         wide = "f4" if self.signature.real == "f4" and any(v.columns and v.type == "f4" for v in deep) else "f8"
         sizes = {self.program.axis: length} | self._copy_sizes()
-        function = Function(name, self.storage.leaves(symbol), sizes, wide, partial)
+        function = Function(name, self.storage.leaves(symbol), sizes, wide, partial, inverts=wide == "f4")
         if not target.columns:
             function.returned.append(function.code(expr).to(target.type))
             return f"{given or target.at_row()} = {self._printed(function, PRECISE)}"

@@ -41,7 +41,7 @@ def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int,
     length = sizes[program.axis]
     if not program.block:
         per_element = width * max(_elements(program, sizes), 1)
-        tile = _power_of_two(machine.first // (2 * per_element), 64, 2048)
+        tile = _power_of_two(machine.first // (2 * per_element), 64, 4096)
         return Schedule(min(tile, max(length, 1)), 1, max(1, min(machine.cores, items)))
     block = min(sizes[program.block], 64)
     columns = max((_product(program, u.axes, sizes) for u in program.updates), default=1)
