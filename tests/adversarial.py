@@ -25,6 +25,10 @@ def put_tile(values, at, special):
     values[sorted((at % (len(values) + 1), at // 7 % (len(values) + 1)))[0] : max(at % 5, at % (len(values) + 1))] = special
 
 
+def put_first(values, at, special):
+    values[:at] = special
+
+
 def make_equal(values, at, special):
     values[...] = values[at % len(values)] if np.isnan(special) else special
 
@@ -32,6 +36,7 @@ def make_equal(values, at, special):
 TROUBLES = {
     "one element": put,
     "a tile": put_tile,
+    "the first tile": put_first,
     "a hidden tile": lambda values, at, special: put_tile(values, at, -np.inf),
     "an offset": lambda values, at, special: np.add(values, 1e8, out=values),
     "a constant row": make_equal,
@@ -41,6 +46,33 @@ TROUBLES = {
     "subnormal": lambda values, at, special: np.multiply(values, 1e-310, out=values),
 }
 """What can happen to an array whose first dimension is the reduced axis: (values in place, a number, a special value)."""
+
+
+SITUATIONS = {
+    "a hidden tile before scores far below 0": [("a constant row", 0, -800.0), ("the first tile", 5, -np.inf)],
+    "a tile without weight": [("the first tile", 5, 0.0)],
+    "no weight at all": [("zeros", 0, 0.0)],
+    "everything hidden": [("a constant row", 0, -np.inf)],
+    "everything infinite": [("a constant row", 0, np.inf)],
+    "infinite at first": [("the first tile", 1, np.inf)],
+    "a NaN at last": [("one element", -1, np.nan)],
+    "large against its spread": [("an offset", 0, 1.0)],
+    "equal numbers that no float holds": [("a constant row", 0, 0.1)],
+    "subnormal": [("subnormal", 0, 1.0)],
+}
+"""Troubles in all inputs that have the reduced axis: what each guard is there for."""
+SITUATION_CHUNKS = (5, 1, 0, 6)
+
+
+def in_situation(row, form, situation):
+    """Named arguments of length 12 in that situation."""
+    given = drawn(row, 1, sum(SITUATION_CHUNKS))
+    inside = domain(row.operator.name, assumed_positive(*row.operator.assume, *form.assumptions))
+    for name in inside.kinds:
+        if "l" in row.operator.inputs[name]:
+            for trouble in SITUATIONS[situation]:
+                given[name] = spoilt(row, inside, name, given[name], *trouble)
+    return given
 
 
 @dataclass(frozen=True)

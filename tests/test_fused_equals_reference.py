@@ -9,7 +9,7 @@ import functools
 import numpy as np
 import pytest
 import redfuser_algebra as ra
-from adversarial import domain, drawn, spoilt_call
+from adversarial import SITUATION_CHUNKS, SITUATIONS, domain, drawn, in_situation, spoilt_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from redfuser_algebra.algebra.monoids import MONOIDS
@@ -25,7 +25,8 @@ EXPECTED = [name for name in operators if operators.entry(name).verdict != "not 
 # of these operators can know: whether a coefficient of an element is 0 is settled when its last pivot is.
 DISTRIBUTES = frozenset((
     "ce_label_smoothing", "focal_soft_gamma2", "poly1_ce_soft", "layernorm_gemm", "layernorm_gemv",
-    "minmax_normalised_sum", "xnor_binary_gemv", "dipole_quadrupole", "center_of_mass_inertia"))
+    "minmax_normalised_sum", "xnor_binary_gemv", "dipole_quadrupole", "center_of_mass_inertia",
+    "trend_slope"))
 EXAMPLES = settings.default.max_examples // 3
 UNIT = UNIT["float64"]
 
@@ -78,7 +79,7 @@ class Expected:
         except ra.OperatorError as error:
             self.values, self.failed = (), error.failed
 
-    def check(self, compute):
+    def check(self, compute, what=""):
         """Assert that `compute` gives these values within the bounds, or raises the same error."""
         try:
             got = outputs(compute())
@@ -90,7 +91,7 @@ class Expected:
             excused = lost_to_infinity(self.fused.operator.name, value, right, self.given)
             assert np.shape(value) == np.shape(right), f"output {i}"
             assert agree(np.where(excused, right, value), right, error=bound), (
-                f"output {i}: {value}\nshould be {right}\nwithin {bound}")
+                f"{what}\noutput {i}: {value}\nshould be {right}\nwithin {bound}")
 
 
 def check_all_ways(fused, given, sizes, seed):
@@ -127,6 +128,18 @@ def test_ordinary_inputs(name):
             for value, exact, bound in zip(outputs(found(**given)), right, expected.bounds, strict=True):
                 np.testing.assert_allclose(value, np.asarray(exact, float), rtol=1e-9, atol=1e-11)
                 assert length < 17 or (bound <= 1e-9 * (1 + np.abs(value))).all(), "the test would not notice a fault"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPECTED)
+def test_situations(name):
+    """What each guard is there for, happening to all inputs of every operator."""
+    found = fused(name)
+    for situation in SITUATIONS:
+        given = in_situation(operators.entry(name), found.form, situation)
+        expected = Expected(found, given)
+        for sizes in (SITUATION_CHUNKS, SITUATION_CHUNKS[::-1]):
+            expected.check(lambda sizes=sizes: fused_by_chunks(found.operator, found.form, expected.binding, sizes), situation)
 
 
 @pytest.mark.slow
