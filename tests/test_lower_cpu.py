@@ -6,12 +6,16 @@ import types
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lowered import EXACT, inputs, parts, program, verdict
 
 from redfuser_algebra.catalogue import operators
 from redfuser_algebra.fused import fuse
 from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.operator import operator
+from redfuser_algebra.lower.bounds_cpu import may_hold
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
 from redfuser_algebra.lower.storage_cpu import Signature
@@ -123,3 +127,25 @@ def test_schedules_fit_their_caches():
     blocks = default_schedule(program("attention"), {"m": 1024, "k": 64, "l": 1024, "j": 64}, 8, 4, machine)
     assert blocks.block * blocks.tile * 4 <= machine.second and blocks.block > 1
     assert default_schedule(program("softmax"), {"l": 5}, 1, 4, machine) == Schedule(5, 1, 1)
+
+
+@given(st.integers(-9, 9), st.integers(0, 8), st.integers(1, 5), st.integers(0, 8), st.integers(1, 4), st.sampled_from([
+    "index(l) <= index(m) + w", "abs(index(l) - index(m)) <= w", "(index(l) > w) & (index(l) < index(m))", "index(l) == index(m) - w",
+    "(index(l) >= 4) | (-index(m) > w)"]))
+def test_a_tile_is_passed_over_only_where_its_mask_holds_nowhere(w, t0, n, i0, nb, mask):
+    expr = parse_operator(f"masked(Q[m], K[l]; w): sum(Q * K, l, where={mask})").outputs[0].mask
+    bounds = {"index l": ("t0", "(t0 + n - 1)"), "index m": ("i0", "(i0 + nb - 1)"), "param w": ("w", "w")}
+    condition = may_hold(expr, lambda leaf: bounds[f"{leaf.op} {leaf.attrs[0]}"])
+    l, m = np.arange(t0, t0 + n)[:, None], np.arange(i0, i0 + nb)
+    holds = {"index(l)": "l", "index(m)": "m"}
+    written = mask
+    for long, short in holds.items():
+        written = written.replace(long, short)
+    values = {"l": l, "m": m, "w": w, "t0": t0, "n": n, "i0": i0, "nb": nb, "abs": np.abs, "max": max}
+    if np.any(eval(written, values)):
+        assert eval(condition, values)
+
+
+def test_causal_tiles_above_the_diagonal_are_passed_over():
+    text = print_cpu(program("causal_attention"), Signature(dict.fromkeys("QKV", "f4"), {"scale": "f8", "offset": "i8"})).text
+    assert "if not ((t0 <= ((i0 + nb - 1) + offset))):\n                continue" in text

@@ -10,16 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
-from redfuser_algebra.language.expr import Expr, call, const, subterms
+from redfuser_algebra.language.expr import Expr, call, const
 from redfuser_algebra.lower.arithmetic_cpu import prelude
-from redfuser_algebra.lower.functions_cpu import FLAGS, Accumulator, Function, computed_in_single, joined
+from redfuser_algebra.lower.bounds_cpu import may_hold
+from redfuser_algebra.lower.formulas_cpu import FormulaPrinter
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable, positions
+from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, Producer, TileProgram, Update, Value, stem, symbol_names
-
-PRECISE = ""
-"""No flags: pivots and moves are computed as written."""
-
 
 @dataclass(frozen=True)
 class CpuSource:
@@ -38,13 +36,11 @@ def print_cpu(program: TileProgram, signature: Signature) -> CpuSource:
     return _Printer(program, signature).source()
 
 
-class _Printer:
+class _Printer(FormulaPrinter):
     """The functions printed so far; methods return the lines that call them."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
-        self.program, self.signature = program, signature
-        self.storage = Storage(program, signature)
-        self.functions: list[str] = []
+        super().__init__(program, signature)
         self.buffers: list[str] = []
         self.reshaped: list[str] = []
         self.outputs = tuple(self._output_type(output) for output in program.outputs)
@@ -66,9 +62,6 @@ class _Printer:
         multiplies = any("np.dot(" in text or "product(" in text for text in texts)
         return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(self.program.inputs), tuple(self.program.params),
                          sizes, self.outputs, multiplies)
-
-    def _size(self, axis: str) -> str:
-        return f"n_{self.program.copies.get(axis, axis)}"
 
     def _output_type(self, output: Expr) -> str:
         return {"i": "i8", "b": "b1"}.get(self.storage.kind(output), self.signature.real)
@@ -94,7 +87,29 @@ class _Printer:
         now = {old: self.storage.held[name].name for name, old in self.storage.old.items()}
         snapshots = [f"copy({held}, {old.name})" if old.is_array else f"{old.name} = {held}" for old, held in now.items()]
         stages = [line for place in range(len(self.program.stages)) for line in self._stage(place)]
-        return [f"n = min(tile, n_{axis} - t0)", "seen = t0 + n", *self.reshaped, *made, *snapshots, *stages]
+        return [f"n = min(tile, n_{axis} - t0)", "seen = t0 + n", *self._passed_over(), *self.reshaped, *made, *snapshots, *stages]
+
+    def _passed_over(self) -> list[str]:
+        """If all updates have the same mask, a tile where it can hold nowhere changes nothing."""
+        masks = dict.fromkeys(u.lift if u.monoid == "any" and u.mask is None else u.mask for u in self.program.updates)
+        mask = next(iter(masks))
+        if len(masks) > 1 or mask is None or symbol_names(mask):
+            return []
+        condition = may_hold(mask, self._tile_bounds)
+        return [f"if not ({condition}):", "    continue"] if condition else []
+
+    def _tile_bounds(self, leaf: Expr) -> tuple[str, str] | None:
+        """The bounds of a leaf over a tile and a block of rows."""
+        axis, block = self.program.axis, self.program.block
+        if leaf.op == "index" and leaf.axis == axis:
+            return "t0", "(t0 + n - 1)"
+        if leaf.op == "index" and leaf.axis in self.program.rows:
+            return ("i0", "(i0 + nb - 1)") if leaf.axis == block else (f"i_{leaf.axis}",) * 2
+        if leaf.op == "size":
+            return (f"n_{leaf.axis}",) * 2
+        if leaf.op == "input" and set(leaf.axes) <= set(self.program.rows) - {block} or leaf.op == "param":
+            return (self.storage.leaves(self.storage.held.__getitem__)(leaf).given,) * 2
+        return None
 
     def _rows(self, lines: list[str]) -> list[str]:
         """Lines for every row of the block."""
@@ -119,7 +134,7 @@ class _Printer:
         lines = []
         for variable in (*self.storage.held.values(), *self.storage.old.values()):
             if variable.is_array:
-                shape = ", ".join([*(["block"] if variable.block else []), *map(self._size, variable.columns)])
+                shape = ", ".join([*(["block"] if variable.block else []), *map(self.size, variable.columns)])
                 lines.append(f"{variable.name} = np.empty(({shape},), {variable.type})")
         return lines + self.buffers
 
@@ -127,9 +142,9 @@ class _Printer:
 
     def _buffer(self, name: str, rows: bool, columns: Iterable[str], type_: str) -> None:
         """A buffer for a tile, of which the part in use is one piece of memory."""
-        inner = "".join(f" * {self._size(axis)}" for axis in columns)
+        inner = "".join(f" * {self.size(axis)}" for axis in columns)
         self.buffers.append(f"{name}_all = np.empty({'block * ' if rows else ''}tile{inner}, {type_})")
-        shape = ", ".join([*(["nb"] if rows else []), "n", *map(self._size, columns)])
+        shape = ", ".join([*(["nb"] if rows else []), "n", *map(self.size, columns)])
         self.reshaped.append(f"{name} = {name}_all[:{'nb * ' if rows else ''}n{inner}].reshape(({shape},))")
 
     def _produce(self, producer: Producer) -> list[str]:
@@ -140,10 +155,10 @@ class _Printer:
         contraction = producer.contraction
         if contraction and self.signature.blas and self._both_real(contraction.left, contraction.right):
             return [f"np.dot({self._matrix(contraction.left)}, {self._matrix(contraction.right)}.T, {producer.name})"]
-        function = self._function(f"make_{producer.name}", self.storage.held.__getitem__, [producer.value], (self.program.axis, *columns))
+        function = self.function(f"make_{producer.name}", self.storage.held.__getitem__, [producer.value], (self.program.axis, *columns))
         target = function.argument(producer.name, f"{producer.name}[i]" if rows else producer.name)
-        self._nested(function, (self.program.axis, *columns), lambda: self._write(function, target, (self.program.axis, *columns), producer.value, type_))
-        lines = [self._printed(function)]
+        self.nested(function, (self.program.axis, *columns), lambda: self.write(function, target, (self.program.axis, *columns), producer.value, type_))
+        lines = [self.printed(function)]
         return self._rows(lines) if rows else lines
 
     def _both_real(self, *inputs: Expr) -> bool:
@@ -187,7 +202,7 @@ class _Printer:
             left = [v for v in left if v not in fresh]
 
     def _values(self, values: list[Value], length: str, phase: str = "value") -> list[str]:
-        return [self._assigned(f"{phase}_{value.name}", self.storage.held[value.name], value.value, self.storage.held.__getitem__, length)
+        return [self.assigned(f"{phase}_{value.name}", self.storage.held[value.name], value.value, self.storage.held.__getitem__, length)
                 for value in values]
 
     def _part(self, updates: list[Update], label: str, rows: bool) -> list[str]:
@@ -217,13 +232,13 @@ class _Printer:
                 return self.storage.held[name.removesuffix(PRIME)]
             return self.storage.old[name] if name in self.storage.old else self.storage.held[name]
 
-        return self._assigned(f"rebase_{update.name}", self.storage.held[update.name], update.rebase, variable, "seen")
+        return self.assigned(f"rebase_{update.name}", self.storage.held[update.name], update.rebase, variable, "seen")
 
     def _fold(self, name: str, columns: tuple[str, ...], updates: list[Update], left: dict[str, tuple[str, str]]) -> list[str]:
         axis = self.program.axis
         exprs = [e for u in updates for e in (u.lift, u.mask, u.contraction and u.contraction.left) if e is not None]
         choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
-        function = self._function(name, self.storage.held.__getitem__, exprs, (axis, *columns), choosing)
+        function = self.function(name, self.storage.held.__getitem__, exprs, (axis, *columns), choosing)
         plain = [u for u in updates if u.name not in left]
         scalars = [u for u in plain if not columns and not MONOIDS[u.monoid].counted]
         results = self._starts(function, scalars)
@@ -235,8 +250,8 @@ class _Printer:
                 else:
                     self._accumulate(function, update, columns)
 
-        self._nested(function, (axis, *columns), body)
-        called = self._printed(function)
+        self.nested(function, (axis, *columns), body)
+        called = self.printed(function)
         return self._join(results, called)
 
     def _starts(self, function: Function, updates: list[Update]) -> list[tuple[Update, str]]:
@@ -249,7 +264,7 @@ class _Printer:
                     function.returned.append(Code(function.argument(variable.name, variable.at_row()), variable.type))
                 results.append((update, ""))
             else:
-                type_ = held.type if held.type in ("i8", "b1") or not _in_single(function, update) else "f4"
+                type_ = held.type if held.type in ("i8", "b1") or function.wide != "f4" else "f4"
                 function.line(f"{held.name} = {Accumulator('', update.monoid, type_).identity()}")
                 function.returned.append(Code(held.name, type_))
                 results.append((update, type_))
@@ -302,7 +317,7 @@ class _Printer:
                 self.buffers.append(f"{name}_all = np.empty({inner}, {type_})")
                 count = "nb" if rows else "1"
                 self.reshaped.append(f"{name} = {name}_all[:{count} * n].reshape(({count}, n))")
-        columns = " * ".join(map(self._size, self.program.columns(update.axes)))
+        columns = " * ".join(map(self.size, self.program.columns(update.axes)))
         self.buffers.append(f"R{number}_all = np.empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
         return left, taken
 
@@ -321,7 +336,7 @@ class _Printer:
 
     def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> list[str]:
         held, result = self.storage.held[update.name], f"R{left[1:]}_all[:{'nb' if rows else '1'}]"
-        columns = " * ".join(map(self._size, held.columns))
+        columns = " * ".join(map(self.size, held.columns))
         right = f"{self._tile_of(update.contraction.right)}.reshape((n, {columns}))"
         call_ = f"product({left}, {taken}, {right}, {result})" if taken else f"np.dot({left}, {right}, {result})"
         into = f"{held.name}[:nb].reshape((nb, {columns}))" if rows else f"{held.name}.reshape((1, {columns}))"
@@ -365,7 +380,7 @@ class _Printer:
                 done.add(value.name)
                 steps += self._final_values(self._needs(value.value), done)
                 held = self.storage.held[value.name]
-                steps.append((held.block, self._assigned(f"final_{value.name}", held, value.value, self.storage.held.__getitem__, f"n_{self.program.axis}")))
+                steps.append((held.block, self.assigned(f"final_{value.name}", held, value.value, self.storage.held.__getitem__, f"n_{self.program.axis}")))
         return steps
 
     def _settle(self, update: Update) -> str:
@@ -374,68 +389,22 @@ class _Printer:
         if update.present:
             lost = call("logical_and", lost, next(u for u in self.program.updates if u.name == update.present).symbol)
         settled = call("where", lost, const(math.nan), update.symbol)
-        return self._assigned(f"settle_{update.name}", self.storage.held[update.name], settled, self.storage.held.__getitem__,
+        return self.assigned(f"settle_{update.name}", self.storage.held[update.name], settled, self.storage.held.__getitem__,
                               f"n_{self.program.axis}", partial=True)
 
     def _output(self, place: int, output: Expr) -> str:
         columns = self.program.columns(self.program.output_axes[place])
         target = Variable(f"out{place}", False, columns, self.outputs[place])
-        return self._assigned(f"output_{place}", target, output, self.storage.held.__getitem__, f"n_{self.program.axis}",
+        return self.assigned(f"output_{place}", target, output, self.storage.held.__getitem__, f"n_{self.program.axis}",
                               given=f"out{place}[{', '.join(['b', *(f'i_{axis}' for axis in self.program.rows)])}]")
 
     def _map(self, place: int) -> str:
         axis, output = self.program.axis, self.program.outputs[place]
         loops = (axis, *self.program.columns(self.program.output_axes[place]))
-        function = self._function(f"map_{place}", self.storage.held.__getitem__, [output], loops)
+        function = self.function(f"map_{place}", self.storage.held.__getitem__, [output], loops)
         target = function.argument(f"out{place}", f"out{place}[{', '.join(['b', *(f'i_{a}' for a in self.program.rows), 't0:t0 + n'])}]")
-        self._nested(function, loops, lambda: self._write(function, target, loops, output, self.outputs[place]))
-        return self._printed(function)
-
-    # formulas
-
-    def _function(self, name: str, symbol, exprs: list[Expr], loops: tuple[str, ...], choosing: bool = False) -> Function:
-        """A function whose loops include the tile.  Of float32 numbers sums are made in float64, unless they are of
-        exponentials; what only chooses among elements stays in float32."""
-        axis = self.program.axis
-        single = self.signature.real == "f4" and (choosing or computed_in_single(exprs, loops))
-        sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", inverts=True)
-
-    def _copy_sizes(self) -> dict[str, str]:
-        return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}
-
-    def _assigned(self, name: str, target: Variable, expr: Expr, symbol, length: str, partial: bool = False, given: str = "") -> str:
-        """A statement that gives a variable (or an output) the value of a formula; its columns are looped over."""
-        deep = [symbol(t.name) for t in subterms(expr) if t.op == "symbol" and not self._is_produced(t.name)]
-        wide = "f4" if self.signature.real == "f4" and any(v.columns and v.type == "f4" for v in deep) else "f8"
-        sizes = {self.program.axis: length} | self._copy_sizes()
-        function = Function(name, self.storage.leaves(symbol), sizes, wide, partial, inverts=wide == "f4")
-        if not target.columns:
-            function.returned.append(function.code(expr).to(target.type))
-            return f"{given or target.at_row()} = {self._printed(function, PRECISE)}"
-        into = function.argument(target.name, given or target.at_row())
-        self._nested(function, target.columns, lambda: self._write(function, into, target.columns, expr, target.type))
-        return self._printed(function, PRECISE)
-
-    def _is_produced(self, name: str) -> bool:
-        return name in {producer.name for producer in self.program.producers}
-
-    def _nested(self, function: Function, axes: tuple[str, ...], body) -> None:
-        for axis in axes:
-            function.open(axis)
-        body()
-        for _ in axes:
-            function.close()
-
-    def _write(self, function: Function, target: str, axes: tuple[str, ...], expr: Expr, type_: str) -> None:
-        value = function.code(expr).to(type_)
-        function.line(f"{target}[{', '.join(map(function.index, axes))}] = {value.text}")
-
-    def _printed(self, function: Function, flags: str = FLAGS) -> str:
-        text = function.text(flags)
-        if text not in self.functions:
-            self.functions.append(text)
-        return function.call()
+        self.nested(function, loops, lambda: self.write(function, target, loops, output, self.outputs[place]))
+        return self.printed(function)
 
 
 def _in(lines: Iterable[str]) -> list[str]:
@@ -446,7 +415,3 @@ def _in(lines: Iterable[str]) -> list[str]:
 def _is_count(update: Update) -> bool:
     """Whether a component counts elements, so that a tile adds its length."""
     return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)
-
-
-def _in_single(function: Function, update: Update) -> bool:
-    return function.wide == "f4"

@@ -1,0 +1,54 @@
+"""When a mask can hold nowhere in a tile, as a condition of generated Python: such tiles are passed over.
+
+In: a mask, and code for the bounds of its leaves.  Out: a condition that is true wherever the mask may hold; None if
+nothing can be said.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.lower.scalar_code import constant
+
+Bounds = tuple[str, str]
+"""Code for a lower and an upper bound."""
+
+_COMPARED = {"less": ("{alow} < {bhigh}",), "less_equal": ("{alow} <= {bhigh}",), "greater": ("{ahigh} > {blow}",),
+             "greater_equal": ("{ahigh} >= {blow}",), "equal": ("{alow} <= {bhigh}", "{blow} <= {ahigh}")}
+
+
+def may_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
+    """A condition that follows from the mask at some element of a tile; `leaf` knows bounds of inputs and positions."""
+    if mask.op == "logical_and":
+        parts = [part for part in (may_hold(arg, leaf) for arg in mask.args) if part]
+        return " and ".join(parts) or None
+    if mask.op == "logical_or":
+        parts = [may_hold(arg, leaf) for arg in mask.args]
+        return f"({parts[0]} or {parts[1]})" if all(parts) else None
+    if mask.op not in _COMPARED:
+        return None
+    a, b = (_bounds(arg, leaf) for arg in mask.args)
+    if a is None or b is None:
+        return None
+    names = {"alow": a[0], "ahigh": a[1], "blow": b[0], "bhigh": b[1]}
+    return " and ".join(f"({part.format(**names)})" for part in _COMPARED[mask.op])
+
+
+def _bounds(term: Expr, leaf: Callable[[Expr], Bounds | None]) -> Bounds | None:
+    if term.op == "const":
+        code = constant(term.value, "i8" if isinstance(term.value, int) else "f8").text
+        return code, code
+    if not term.args:
+        return leaf(term)
+    parts = [_bounds(arg, leaf) for arg in term.args]
+    if None in parts or term.op not in _RULES:
+        return None
+    return _RULES[term.op](*parts)
+
+
+_RULES = {
+    "add": lambda a, b: (f"({a[0]} + {b[0]})", f"({a[1]} + {b[1]})"),
+    "subtract": lambda a, b: (f"({a[0]} - {b[1]})", f"({a[1]} - {b[0]})"),
+    "negative": lambda a: (f"(-{a[1]})", f"(-{a[0]})"),
+    "abs": lambda a: (f"max(0, {a[0]}, -{a[1]})", f"max(-{a[0]}, {a[1]})"),
+}
