@@ -38,7 +38,8 @@ def built(search: Search) -> FusedForm:
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
-    results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes) for r in search.cascade.reductions)
+    results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, r.mask)
+                    for r in search.cascade.reductions)
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,

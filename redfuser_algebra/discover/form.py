@@ -55,11 +55,13 @@ class Pivot:
 
 @dataclass(frozen=True)
 class Result:
-    """d_i = `value`, over component and pivot symbols."""
+    """d_i = `value`, over component and pivot symbols; where no element is in `mask`, the identity of `monoid`."""
 
     name: str
     value: Expr
     axes: tuple[str, ...]
+    monoid: str = ""
+    mask: Expr | None = None
 
 
 @dataclass(frozen=True)
