@@ -22,6 +22,7 @@ from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run import cpu
 from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.state import merge
 from redfuser_algebra.run.tolerance import agree
 
 
@@ -149,3 +150,14 @@ def test_a_tile_is_passed_over_only_where_its_mask_holds_nowhere(w, t0, n, i0, n
 def test_causal_tiles_above_the_diagonal_are_passed_over():
     text = print_cpu(program("causal_attention"), Signature(dict.fromkeys("QKV", "f4"), {"scale": "f8", "offset": "i8"})).text
     assert "if not ((t0 <= ((i0 + nb - 1) + offset))):\n                continue" in text
+
+
+@pytest.mark.parametrize("name", ["kurtosis", "covariance", "count_max", "argmax_argmin", "moment_of_inertia", "attn_tree_mask", "topk_mean_fixed"])
+def test_parts_of_one_long_row_are_merged(name, interpreted_kernels, monkeypatch):
+    monkeypatch.setattr(cpu, "LONG", 8)
+    monkeypatch.setattr(cpu, "MOST_THREADS", 3)
+    monkeypatch.setattr(cpu, "_pools", {})
+    merged = []
+    monkeypatch.setattr(cpu, "merge", lambda *given: merged.append(1) or merge(*given))
+    check(name, inputs(name, 31), "float64", Schedule(4))
+    assert len(merged) == 2

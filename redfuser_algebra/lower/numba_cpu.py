@@ -21,7 +21,10 @@ from redfuser_algebra.lower.tile import PRIME, Producer, TileProgram, Update, Va
 
 @dataclass(frozen=True)
 class CpuSource:
-    """A printed kernel: the module's text, the order of array and scalar arguments, and the type of each output."""
+    """A printed kernel: the module's text, the order of array and scalar arguments, and the type of each output.
+
+    `state` is what `fold` leaves for a part of the reduced axis, by the names of the form; empty if there is no `fold`.
+    """
 
     text: str
     arrays: tuple[str, ...]
@@ -29,6 +32,7 @@ class CpuSource:
     sizes: tuple[str, ...]
     outputs: tuple[str, ...]
     multiplies: bool
+    state: tuple[Variable, ...]
 
 
 def print_cpu(program: TileProgram, signature: Signature) -> CpuSource:
@@ -49,19 +53,34 @@ class _Printer(FormulaPrinter):
         """Everything, in the order of a module."""
         known = (*self.program.inputs.values(), *self.program.holds.values(), *self.program.output_axes)
         sizes = tuple(dict.fromkeys(axis for own in known for axis in own if axis not in self.program.copies))
-        body = ["for item in range(first, last):", *_in(self._item())]
+        tile, end = self._tile(), self._end()
         arrays = [word for name in self.program.inputs for word in (f"b_{name}", self.storage.names[name])]
-        arguments = ["tile", "block", *arrays, *(self.storage.names[p] for p in self.program.params), *(f"n_{a}" for a in sizes),
-                     *(f"out{place}" for place in range(len(self.outputs)))]
-        sweep = ['@njit(cache=True, nogil=True, error_model="numpy")', f"def sweep({', '.join(['first', 'last', *arguments])}):",
-                 *_in(["wide_vectors()", *self._allocations(), *body])]
+        given = ["tile", "block", *arrays, *(self.storage.names[p] for p in self.program.params), *(f"n_{a}" for a in sizes)]
+        arguments = [*given, *(f"out{place}" for place in range(len(self.outputs)))]
+        sweep = self._loops("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{self.program.axis}"], "first, last", tile, end)
+        state = self._state()
+        stored = [f"copy({v.name}, held_{v.name}[part, item])" if v.is_array else f"held_{v.name}[part, item] = {v.name}" for v in state.values()]
+        fold = self._loops("fold", ["items", "part", "begin", "end", *given, *(f"held_{v.name}" for v in state.values())], [], "items", tile, stored)
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
                   *_in(["for part in prange(threads):",
                         f"    sweep(part * items // threads, (part + 1) * items // threads, {', '.join(arguments)})"])]
-        texts = [*self.functions, "\n".join(sweep) + "\n", "\n".join(kernel) + "\n"]
+        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *([fold] if state else [])))]
         multiplies = any("np.dot(" in text or "product(" in text for text in texts)
         return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(self.program.inputs), tuple(self.program.params),
-                         sizes, self.outputs, multiplies)
+                         sizes, self.outputs, multiplies, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()))
+
+    def _loops(self, name: str, arguments: list[str], before: list[str], items: str, tile: list[str], end: list[str]) -> list[str]:
+        """A function that goes over work items, and in each over the tiles between `begin` and `end`."""
+        return ['@njit(cache=True, nogil=True, error_model="numpy")', f"def {name}({', '.join(arguments)}):",
+                *_in(["wide_vectors()", *self._allocations(), *before, f"for item in range({items}):",
+                      *_in([*self._item(), "for t0 in range(begin, end, tile):", *_in(tile), *end])])]
+
+    def _state(self) -> dict[str, Variable]:
+        """What a part of the reduced axis leaves behind; nothing where rows are blocked or maps need a second sweep."""
+        if self.program.block or self.program.maps:
+            return {}
+        values = {value.name for value in self.storage.values}
+        return {name: variable for name, variable in self.storage.held.items() if name not in values}
 
     def _output_type(self, output: Expr) -> str:
         return {"i": "i8", "b": "b1"}.get(self.storage.kind(output), self.signature.real)
@@ -69,7 +88,7 @@ class _Printer(FormulaPrinter):
     # the loops
 
     def _item(self) -> list[str]:
-        """One row or block of rows: where it is, its empty state, the tiles, and the end."""
+        """One row or block of rows: where it is, and its empty state."""
         rows = list(self.program.rows)
         lines = ["rest = item"]
         if self.program.block:
@@ -77,17 +96,14 @@ class _Printer(FormulaPrinter):
             lines += [f"blocks = (n_{m} + block - 1) // block", "i0 = rest % blocks * block", f"nb = min(block, n_{m} - i0)", "rest //= blocks"]
         for axis in reversed(rows):
             lines += [f"i_{axis} = rest % n_{axis}", f"rest //= n_{axis}"]
-        axis = self.program.axis
-        tile = self._tile()
-        return [*lines, "b = rest", *self._empty(), f"for t0 in range(0, n_{axis}, tile):", *_in(tile), *self._end()]
+        return [*lines, "b = rest", *self._empty()]
 
     def _tile(self) -> list[str]:
-        axis = self.program.axis
         made = [line for producer in self.program.producers for line in self._produce(producer)]
         now = {old: self.storage.held[name].name for name, old in self.storage.old.items()}
         snapshots = [f"copy({held}, {old.name})" if old.is_array else f"{old.name} = {held}" for old, held in now.items()]
         stages = [line for place in range(len(self.program.stages)) for line in self._stage(place)]
-        return [f"n = min(tile, n_{axis} - t0)", "seen = t0 + n", *self._passed_over(), *self.reshaped, *made, *snapshots, *stages]
+        return ["n = min(tile, end - t0)", "seen = t0 + n - begin", *self._passed_over(), *self.reshaped, *made, *snapshots, *stages]
 
     def _passed_over(self) -> list[str]:
         """If all updates have the same mask, a tile where it can hold nowhere changes nothing."""
@@ -210,7 +226,7 @@ class _Printer(FormulaPrinter):
         moves = [self._rebase(update) for update in updates if not update.fixed]
         counts = [u for u in updates if _is_count(u)]
         multiplied = [u for u in updates if u.name in self.storage.products]
-        lines = ["if t0 > 0:", *_in(moves)] if moves else []
+        lines = ["if t0 > begin:", *_in(moves)] if moves else []
         lines += [f"{self.storage.held[u.name].at_row()} += {int(u.lift.value)} * n" for u in counts]
         left = {u.name: self._left(u, rows) for u in multiplied}
         groups: dict[tuple[str, ...], list[Update]] = {}

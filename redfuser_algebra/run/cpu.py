@@ -15,14 +15,15 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.lowering import lower
@@ -30,12 +31,18 @@ from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.run.call import environment_of, structured
+from redfuser_algebra.run.environment import Environment, laid_out
+from redfuser_algebra.run.state import Held, State, finalize, merge
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 DTYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64), "b1": np.dtype(np.bool_)}
 MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+
+LONG = 1 << 16
+"""Elements from which on the reduced axis of a few rows is cut into parts."""
 
 _lock = threading.RLock()
 _kernels: dict[tuple, Kernel | None] = {}
@@ -61,7 +68,7 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     if signature is None or not all(binding.sizes.values()) or not all(binding.batch) or _places_missing(form, binding):
         return None
     kernel = kernel_for(operator, form, signature)
-    return None if kernel is None else _called(kernel, operator, binding, signature, schedule)
+    return None if kernel is None else _called(kernel, operator, form, binding, signature, schedule)
 
 
 def elements(binding: Binding) -> int:
@@ -155,19 +162,72 @@ def _blas_is_there() -> bool:
     return importlib.util.find_spec("scipy") is not None
 
 
-def _called(kernel: Kernel, operator: Operator, binding: Binding, signature: Signature, schedule: Schedule | None) -> object:
+def _called(kernel: Kernel, operator: Operator, form: FusedForm, binding: Binding, signature: Signature,
+            schedule: Schedule | None) -> object:
     program, source = kernel.program, kernel.source
     batch = int(np.prod(binding.batch, dtype=np.int64))
     width = 4 if signature.real == "f4" else 8
     schedule = schedule or default_schedule(program, binding.sizes, batch, width, machine())
-    arrays = [part for name in source.arrays for part in _laid_out(program, operator, binding, signature, name)]
-    scalars = [_scalar(signature.params[name], binding.params[name]) for name in source.params]
+    if _is_split(kernel, binding, batch, schedule):
+        return _split(kernel, operator, form, binding, signature, schedule, batch)
     outputs = [np.empty((batch, *(binding.sizes[a] for a in _order(program, axes))), DTYPES[type_])
                for axes, type_ in zip(program.output_axes, source.outputs, strict=True)]
-    fixed = (schedule.tile, schedule.block, *arrays, *scalars, *(binding.sizes[a] for a in source.sizes), *outputs)
+    fixed = (*_arguments(kernel, operator, binding, signature, schedule), *outputs)
     with _one_blas_thread() if source.multiplies else nullcontext():
         _share(kernel.module.sweep, _items(program, binding, batch, schedule), schedule.threads, fixed)
     return operator.packed(tuple(_taken(program, binding, output, axes) for output, axes in zip(outputs, program.output_axes, strict=True)))
+
+
+def _arguments(kernel: Kernel, operator: Operator, binding: Binding, signature: Signature, schedule: Schedule) -> tuple:
+    """What all functions of a kernel take: schedule, arrays, scalars, sizes."""
+    program, source = kernel.program, kernel.source
+    arrays = [part for name in source.arrays for part in _laid_out(program, operator, binding, signature, name)]
+    scalars = [_scalar(signature.params[name], binding.params[name]) for name in source.params]
+    return (schedule.tile, schedule.block, *arrays, *scalars, *(binding.sizes[a] for a in source.sizes))
+
+
+def _is_split(kernel: Kernel, binding: Binding, batch: int, schedule: Schedule) -> bool:
+    """Whether the reduced axis is shared between threads: there are too few rows for them, and it is long."""
+    return (bool(kernel.source.state) and _items(kernel.program, binding, batch, schedule) < MOST_THREADS
+            and binding.sizes[kernel.program.axis] >= LONG)
+
+
+def _split(kernel: Kernel, operator: Operator, form: FusedForm, binding: Binding, signature: Signature, schedule: Schedule,
+           batch: int) -> object:
+    """The parts of the reduced axis folded side by side; their states are merged and finalized by the form's rules."""
+    program, length = kernel.program, binding.sizes[form.axis]
+    items, parts = _items(program, binding, batch, schedule), MOST_THREADS
+    held = {v.name: np.empty((parts, items, *(binding.sizes[program.copies.get(a, a)] for a in v.columns)), DTYPES[v.type])
+            for v in kernel.source.state}
+    cuts = [length * part // parts for part in range(parts + 1)]
+    fixed = (*_arguments(kernel, operator, binding, signature, schedule), *held.values())
+    with _one_blas_thread() if kernel.source.multiplies else nullcontext():
+        jobs = [_pool().submit(kernel.module.fold, items, part, cuts[part], cuts[part + 1], *fixed) for part in range(1, parts)]
+        kernel.module.fold(items, 0, cuts[0], cuts[1], *fixed)
+        [job.result() for job in jobs]
+    fixed_inputs = {name: array for name, array in binding.arrays.items() if form.axis not in operator.inputs[name]}
+    environment = environment_of(operator, replace(binding, arrays=fixed_inputs), form)
+    states = [State(_components(program, form, held, part, environment, binding), cuts[part + 1] - cuts[part], cuts[part], environment)
+              for part in range(parts)]
+    outputs = finalize(form, reduce(lambda a, b: merge(form, a, b), states))
+    narrow = [np.asarray(value).astype(DTYPES[type_]) for value, type_ in zip(outputs, kernel.source.outputs, strict=True)]
+    return structured(operator, narrow, environment)
+
+
+def _components(program: TileProgram, form: FusedForm, held: dict[str, np.ndarray], part: int, environment: Environment,
+                binding: Binding) -> dict[str, Held]:
+    """What one part holds, laid out as the form's rules want it."""
+    columns = {update.name: program.columns(update.axes) for update in program.updates}
+
+    def laid(name: str, of: str) -> np.ndarray:
+        rows = binding.batch + tuple(binding.sizes[axis] for axis in program.rows)
+        value = held[name][part]
+        return laid_out(value.reshape(rows + value.shape[1:]), (*program.rows, *columns[of]), environment.axes, len(binding.batch))
+
+    present = {update.name: update.present for update in program.updates}
+    everywhere = np.full((1,) * environment.ndim, True)
+    return {c.name: Held(laid(c.name, c.name), laid(present[c.name], present[c.name]) if present[c.name] else everywhere,
+                         laid(c.name + WON, c.name) if MONOIDS[c.monoid].indexed else None) for c in form.state}
 
 
 def _laid_out(program: TileProgram, operator: Operator, binding: Binding, signature: Signature, name: str) -> tuple[np.ndarray, np.ndarray]:
