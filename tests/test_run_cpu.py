@@ -163,3 +163,16 @@ def test_large_arrays_use_the_kernel_by_themselves(monkeypatch):
     assert not asked
     fused(np.zeros((2, 1 << 20), np.float32))
     assert asked
+
+
+def test_a_kernel_that_does_not_compile_is_told_once_and_numpy_runs(monkeypatch):
+    def broken(*given):
+        raise TypeError("cannot compile this")
+
+    monkeypatch.setattr(cpu, "load", lambda text, name: type("Module", (), {"sweep": staticmethod(broken), "fold": staticmethod(broken)}))
+    monkeypatch.setattr(cpu, "_kernels", {})
+    monkeypatch.setattr(cpu, "_warned", [])
+    fused = verdict("variance").fused
+    with pytest.warns(RuntimeWarning, match="TypeError: cannot compile this"):
+        assert fused([1.0, 3.0], backend="cpu") == 1.0
+    assert fused([1.0, 3.0], backend="cpu") == 1.0

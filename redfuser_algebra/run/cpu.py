@@ -25,6 +25,7 @@ import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
@@ -50,13 +51,25 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 _warned: list[str] = []
 
 
+def _after_fork() -> None:
+    """The child has none of the threads, and the lock may have been held by one of them."""
+    global _lock
+    _lock = threading.RLock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: its program, its printed source and the functions of the module made of it."""
+    """A compiled kernel: its program, its printed source, the module made of it, and the form, whose terms it keeps alive."""
 
     program: TileProgram
     source: CpuSource
     module: ModuleType
+    form: FusedForm
 
 
 def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Schedule | None = None) -> object | None:
@@ -68,7 +81,17 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     if signature is None or not all(binding.sizes.values()) or not all(binding.batch) or _places_missing(form, binding):
         return None
     kernel = kernel_for(operator, form, signature)
-    return None if kernel is None else _called(kernel, operator, form, binding, signature, schedule)
+    if kernel is None:
+        return None
+    try:
+        return _called(kernel, operator, form, binding, signature, schedule)
+    except RedfuserError:
+        raise
+    except Exception as error:  # Numba compiles at the first call, and may fail in as many ways as there are machines
+        with _lock:
+            _kernels[_key(operator, form, signature)] = None
+        _warn_once(f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0])
+        return None
 
 
 def elements(binding: Binding) -> int:
@@ -103,11 +126,16 @@ def _places_missing(form: FusedForm, binding: Binding) -> bool:
 
 def kernel_for(operator: Operator, form: FusedForm, signature: Signature) -> Kernel | None:
     """The compiled kernel of a form for a signature, made when first asked for; None where there is none."""
-    key = (id(form), operator, tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas)
+    key = _key(operator, form, signature)
     with _lock:
         if key not in _kernels:
             _kernels[key] = _made(operator, form, signature)
         return _kernels[key]
+
+
+def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
+    formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
+    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas
 
 
 def _made(operator: Operator, form: FusedForm, signature: Signature) -> Kernel | None:
@@ -117,7 +145,7 @@ def _made(operator: Operator, form: FusedForm, signature: Signature) -> Kernel |
     except LoweringError:
         return None
     try:
-        return Kernel(program, source, load(source.text, operator.name))
+        return Kernel(program, source, load(source.text, operator.name), form)
     except Exception as error:
         _warn_once(f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0])
         return None
