@@ -53,7 +53,7 @@ class _Values:
 
     def __init__(self, form: FusedForm, environment: Environment) -> None:
         self.definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
-        self.masked = {row.name: row.monoid for row in form.results if row.mask is not None}
+        self.monoids = {row.name: row.monoid for row in form.results if row.monoid}
         self.takers = {row.name: {c.name for c in form.state if c.mask is row.mask} for row in form.results}
         self.present: dict[str, np.ndarray] = {}
         self.evaluation = Evaluation(replace(environment, symbols={}))
@@ -82,9 +82,9 @@ class _Values:
     def _or_nothing(self, name: str, value: np.ndarray) -> np.ndarray:
         """The value of a result, and where no element took part in it, its identity: pivots may have no value there."""
         own = [self.present[part] for part in self.takers.get(name, ()) if part in self.present]
-        if name not in self.masked or not own or own[0].all():
+        if name not in self.monoids or not own or own[0].all():
             return value
-        return np.where(own[0], value, np.asarray(MONOIDS[self.masked[name]].identity, value.dtype))
+        return np.where(own[0], value, np.asarray(MONOIDS[self.monoids[name]].identity, value.dtype))
 
 
 def identity(form: FusedForm, chunk: Environment) -> State:
