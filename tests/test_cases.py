@@ -114,6 +114,6 @@ def test_b17_a_position_beyond_32_bits():
     x = np.zeros(2**31 + 5, np.int8)
     x[-1] = 1
     stream = ra.fuse(first_largest).stream()
-    for start in range(0, x.size, 2**26):
-        stream.update(x[start : start + 2**26])
+    for start in range(0, x.size, 2**20):
+        stream.update(x[start : start + 2**20])
     assert stream.result() == 2**31 + 4
