@@ -14,15 +14,12 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
-from redfuser_algebra.run.cpu import elements, run_cpu
+from redfuser_algebra.run.cpu import run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
 
 CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
-
-LARGE = 1 << 20
-"""Elements from which on compiling a kernel pays."""
 
 BACKENDS = ("auto", "cpu", "reference")
 PREFERENCES = ("centred", "raw")
@@ -68,9 +65,9 @@ class Fused:
     def __call__(self, /, *arrays: object, backend: str = "auto", **named: object) -> object:
         """The outputs for arrays given by position or name, scalars by name; leading extra dimensions are batch.
 
-        `backend` "cpu" runs the compiled kernel, which returns float32 for float32 arrays; "auto" does so for large
-        ones, and otherwise runs the fused form with NumPy, chunk by chunk, as both do where there is no kernel.
-        "reference" evaluates the operator as written.  Raises OperatorError for arrays that do not fit.
+        `backend` "auto" runs the fused form with NumPy in float64, chunk by chunk.  "cpu" runs a compiled kernel, which
+        returns float32 for float32 arrays (and runs NumPy where there is no kernel); "reference" evaluates the operator
+        as written.  Raises OperatorError for arrays that do not fit.
         """
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
@@ -78,7 +75,7 @@ class Fused:
         binding = self.operator.bind(*arrays, **named)
         if backend == "reference":
             return reference(self.operator, binding)
-        if backend == "cpu" or elements(binding) >= LARGE:
+        if backend == "cpu":
             result = run_cpu(self.operator, self.form, binding)
             if result is not None:
                 return result

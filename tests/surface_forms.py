@@ -195,6 +195,22 @@ def squared_absolute_deviation(x: "l"):
 
 
 @fuses
+def product_of_contractions(K: "l k"):
+    d = ra.max(K, "l")
+    return ra.sum(ra.sum((K - d) ** 2, "k") * ra.sum(K * d, "k"), "l")
+
+
+@fuses
+def truth_as_a_pivot(x: "l", y: "l"):
+    return ra.sum(y - (ra.max(x, "l") > 0.5) * x, "l"), ra.sum((y - ra.any(x > 1, "l")) ** 2, "l")
+
+
+@fuses
+def an_input_called_like_a_value(x: "l", i_value: "l"):
+    return ra.take(i_value, ra.argmax(x, "l"), "l") + ra.max(x, "l")
+
+
+@fuses
 def powers_of_two(x: "l", v: "l"):
     e = 2.0 ** (x - ra.max(x, "l"))
     return ra.sum(e * v, "l") / ra.sum(e, "l")
@@ -274,6 +290,11 @@ def number_as_a_condition(x: "l", a: "l"):
 def payload_of_a_max_that_may_fall(x: "l", y: "l", z: "l", w: "l"):
     c = ra.sum(ra.exp(y), "l", where=x == ra.max(x, "l"))
     return ra.sum(ra.where(z == ra.maximum(ra.max(z, "l"), c), w, 0), "l")
+
+
+@sticks
+def product_of_gaps(x: "l"):
+    return ra.prod(ra.max(x, "l") - x, "l")
 
 
 @sticks

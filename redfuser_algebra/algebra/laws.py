@@ -233,7 +233,8 @@ THRESHOLDS = (
 )
 
 PRODUCTS = (
-    Law("prod_multiplies", "prod(a * b)", "prod(a) * prod(b)"),
+    Law("prod_multiplies", "prod(a * b)", "prod(a) * prod(b)", "varying(a), varying(b)"),
+    Law("prod_pulls_invariant", "prod(a * c)", "prod(a) * power(c, sum(1))", "varying(a), moving(c)"),
     Law("prod_of_choice", "prod(where(c, a, b))", "where(c, prod(a), prod(b))", "invariant(c)", tag="ieee"),
     Law("prod_of_invariant", "prod(c)", "power(c, sum(1))", "invariant(c)"),
     Law("prod_of_exp", "prod(exp(a))", "exp(sum(a))"),

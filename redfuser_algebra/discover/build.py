@@ -121,7 +121,7 @@ def _fresh(draft: Draft, taken: set[str]) -> str:
     if draft.monoid == "sum" and draft.lift is const(1) and draft.mask is None and "N" not in taken:
         return "N"
     letter, number = _LETTERS.get(draft.monoid, "d"), 1
-    while f"{letter}{number}" in taken:
+    while taken & {f"{letter}{number}", f"{letter}{number}{WON}"}:
         number += 1
     return f"{letter}{number}"
 

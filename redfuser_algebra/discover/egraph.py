@@ -85,12 +85,12 @@ def _loaded() -> _Loaded:
     return _Loaded()
 
 
-def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits) -> Answer:
+def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits, fresh: bool = False) -> Answer:
     """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`.
 
-    Exact numbers that leave 64 bits are a limit, too.
+    Exact numbers that leave 64 bits are a limit, too.  A `fresh` e-graph holds these laws and no others.
     """
-    laws, loaded = list(laws), _loaded()
+    laws, loaded = list(laws), _Loaded() if fresh else _loaded()
     loaded.load(laws)
     run = loaded.run
     run("(push)")

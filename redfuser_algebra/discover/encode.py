@@ -388,6 +388,8 @@ def times(a: Expr, b: Expr) -> Expr:
                 return -other
         if _is_condition(one):
             return call("where", one, other, 0)
+        if one.op == "where" and one.args[2] is const(0):
+            return call("where", one.args[0], times(one.args[1], other), 0)
     return a * b
 
 

@@ -1,6 +1,7 @@
 """Naming the loop-invariant parts of a reduction: what is a pivot, what is an element."""
 from __future__ import annotations
 
+from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.discover.facts import POSITIVE, Facts
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms, symbol
 
@@ -15,12 +16,20 @@ class Pivots:
 
     def named(self, value: Expr) -> Expr:
         """The symbol of a pivot with this value."""
+        if self._is_truth(value):
+            value = call("where", value, 1, 0)
         if value not in self._symbols:
             name = value.name if value.op == "symbol" else self._fresh()
             self._symbols[value] = symbol(name, value.axes)
             if value.op != "symbol":
                 self.values[name] = value
         return self._symbols[value]
+
+    def _is_truth(self, value: Expr) -> bool:
+        """Whether a value is true or false; as a pivot it is 1 or 0, which can be subtracted."""
+        result = self.facts.results.get(value.name) if value.op == "symbol" else None
+        row = FUNCTIONS.get(value.op)
+        return result.monoid in ("any", "all") if result else row is not None and row.boolean
 
     def undefined(self, name: str) -> bool:
         """Whether a pivot may be 0/0 or x/0 for a part though not for the whole: a divisor's sign is unknown."""

@@ -21,6 +21,10 @@ class Question:
         """The answer with other laws allowed."""
         return ask(self.lines, self.text, laws, Limits())
 
+    def recheck(self, laws: Iterable[str]) -> Answer:
+        """The answer of a fresh e-graph that holds these laws and no others."""
+        return ask(self.lines, self.text, laws, Limits(), fresh=True)
+
 
 def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limits) -> Question:
     """Ask, and keep the question with its answer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
 
@@ -86,7 +86,7 @@ def cascade_over(axis: str, operator: Operator) -> Cascade:
 
 def _fresh(letter: str, taken: set[str]) -> str:
     name, number = letter, 1
-    while name in taken:
+    while taken & {name, name + WON}:
         number += 1
         name = f"{letter}{number}"
     taken.add(name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.language.binding import Binding, Signature, bind, given_by_name
-from redfuser_algebra.language.composition import axes_of_call, with_leaves
+from redfuser_algebra.language.composition import axes_of_call, copied_axis, with_leaves
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, lift, subterms
 from redfuser_algebra.language.formula import parse_all
@@ -238,6 +238,10 @@ def _check_names(operator: str, inputs: Mapping, params: Mapping) -> None:
         if name in axes or name in inputs and name in params:
             raise OperatorError(f"operator {operator} with the name {name}", "it names two different things",
                                 "rename the axis, the input or the parameter")
+    for axis in axes:
+        if copied_axis(axis) != axis:
+            raise OperatorError(f"operator {operator} with the axis {axis!r}",
+                                "a name with __ in it stands for a copy of an axis", "use a single _")
     for name, own in inputs.items():
         if len(set(own)) < len(own):
             raise OperatorError(f"operator {operator} with {name}[{', '.join(own)}]", "an axis is repeated in one input",

@@ -17,14 +17,14 @@ from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
 from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_discrete
 from redfuser_algebra.prove.refutation.evaluation import Unsupported
 from redfuser_algebra.prove.refutation.independence import Effort, Found, independent
-from redfuser_algebra.prove.refutation.numbers import fraction, working, written
+from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
 from redfuser_algebra.prove.refutation.reason import ENVELOPE, ROUNDING, THRESHOLD, blame
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
-BUDGET = 1_000_000
-"""Array entries after which no new experiment is started: about a second."""
+BUDGET = 1_500_000
+"""Array entries after which no new experiment is started: a second or two."""
 
 
 def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
@@ -71,19 +71,29 @@ def _witness(problem: Problem, reduction: Reduction, refusal: Refusal, effort: E
 
 
 def _of_results(problem: Problem, refusal: Refusal, found: Found) -> Independence | None:
+    """The witness of independent results; determinants that are too blurred are computed again, more precisely."""
+    bits = found.field.bits
+    for field in (found.field, balls(4 * bits), balls(16 * bits)) if bits else (found.field,):
+        with working(field):
+            made = _precise(problem, refusal, found, field)
+        if made:
+            return made
+    return None
+
+
+def _precise(problem: Problem, refusal: Refusal, found: Found, field: Field) -> Independence | None:
     suffixes, seen = (tuple(row.suffix for row in found.rows), tuple(row.seen for row in found.rows))
     moving = tuple(sorted({coordinate for _, coordinate in found.columns}))
-    with working(found.field):
-        matrix = jacobian(problem, found.field, found.prefix, moving, suffixes, seen, found.columns)
-        minors = determinants(matrix) if matrix else {}
-        if not minors or not all(map(certainly_not_zero, minors.values())):
-            return None
-        evaluation = evaluation_of(problem, found.field, found.prefix, moving, suffixes)
-        to_blame = blame(problem, _suspects(problem, refusal.reduction.name), evaluation, len(found.prefix))
-        return Independence(
-            to_blame.reason, to_blame.reduction, problem, found.prefix, found.columns,
-            {order: written(value) for order, value in minors.items()}, suffixes, seen,
-            pivot_values(evaluation, problem, refusal.pivots), to_blame.table, found.field.bits)
+    matrix = jacobian(problem, field, found.prefix, moving, suffixes, seen, found.columns)
+    minors = determinants(matrix) if matrix else {}
+    if not minors or not all(map(certainly_not_zero, minors.values())):
+        return None
+    evaluation = evaluation_of(problem, field, found.prefix, moving, suffixes)
+    to_blame = blame(problem, _suspects(problem, refusal.reduction.name), evaluation, len(found.prefix))
+    return Independence(
+        to_blame.reason, to_blame.reduction, problem, found.prefix, found.columns,
+        {order: written(value) for order, value in minors.items()}, suffixes, seen,
+        pivot_values(evaluation, problem, refusal.pivots), to_blame.table, field.bits)
 
 
 def _suspects(problem: Problem, refused: str) -> list[Reduction]:

@@ -80,7 +80,8 @@ class Witness:
         """Everything that a check needs, as text."""
         problem = self.problem
         facts = {
-            "kind": type(self).__name__, "reason": self.reason, "reduction": f"{self.reduction.name} = {self.reduction.source}",
+            "kind": type(self).__name__, "reason": self.reason,
+            "reduction": f"{self.reduction.name} = {self.reduction.source}",
             "outputs": [str(output) for output in problem.outputs], "assume": [str(term) for term in problem.assume],
             "axis": problem.axis, "sizes": problem.sizes, "parameters": {k: str(v) for k, v in problem.params.items()},
             "others": {name: _texts(values) for name, (_, values) in problem.others.items()},
@@ -90,7 +91,7 @@ class Witness:
         return json.dumps(facts, indent=2, ensure_ascii=False)
 
     def _lines(self) -> list[str]:
-        return [f"{self.reduction.name} = {self.reduction.source}: {self.reason}: {_HEADLINES[self.reason]}.",
+        return [f"{self.reduction.name} = {stated(self.reduction)}: {self.reason}: {_HEADLINES[self.reason]}.",
                 f"Prefix: {elements_text(self.problem, self.prefix)}."]
 
     def _conclusion(self) -> list[str]:
@@ -125,7 +126,8 @@ class Independence(Witness):
 
     def minors(self) -> dict[int, Number] | None:
         with working(self.field):
-            matrix = jacobian(self.problem, self.field, self.prefix, self.moving, self.suffixes, self.seen, self.columns)
+            matrix = jacobian(
+                self.problem, self.field, self.prefix, self.moving, self.suffixes, self.seen, self.columns)
             return None if matrix is None else determinants(matrix)
 
     def _table_again(self) -> Table | None:
@@ -184,23 +186,31 @@ class Crossings(Witness):
             rows, kept = certified(self.problem, self.prefix, self.moving, list(self.jumps), self.reduction)
             if len(kept) < len(self.jumps):
                 return None
-            places = [element * len(self.moving) + self.moving.index(coordinate) for element, coordinate in self.columns]
+            width = len(self.moving)
+            places = [element * width + self.moving.index(coordinate) for element, coordinate in self.columns]
             return determinants([[row[place] for place in places] for row in rows])
 
     def _facts(self) -> dict[str, object]:
-        return {"jumps": [{"suffix": _texts(jump.still), "steered": jump.steered, "low": str(jump.low),
-                           "high": str(jump.high), "seen": [jump.seen.output, list(jump.seen.place)]} for jump in self.jumps]}
+        return {"jumps": [
+            {"suffix": _texts(jump.still), "steered": jump.steered, "low": str(jump.low), "high": str(jump.high),
+             "seen": [jump.seen.output, list(jump.seen.place)]} for jump in self.jumps]}
 
     def __str__(self) -> str:
-        jumps = ", ".join(f"{_short(str(jump.low))} … {_short(str(jump.high))}"
-                          for jump in self.jumps[:_SHOWN])
+        places = ", ".join(f"{float(jump.low):.6g}" for jump in self.jumps[:_SHOWN])
+        width = float(max(jump.high - jump.low for jump in self.jumps))
         name = coordinate_name(self.problem, self.jumps[0].steered)
         return "\n".join([
             *self._lines(),
-            f"After it, as {name} of a suffix of one element grows, the result jumps inside {jumps}, …: each time one "
-            "choice turns, g = 0, and only that one.",
+            f"After it, as {name} of a suffix of one element grows, the result jumps near {places}, … (each place known "
+            f"to within {width:.1g}): each time one choice turns, g = 0, and no other.",
             "Where it turns is a function of the prefix.  The Jacobian of n such g by n numbers of the prefix",
             *self._conclusion()])
+
+
+def stated(reduction: Reduction) -> Expr:
+    """A reduction over the names of earlier results."""
+    parts = [part for part in (reduction.body, reduction.mask, reduction.count) if part is not None]
+    return Expr("reduce", tuple(parts), reduction.source.attrs)
 
 
 def evaluation_of(problem: Problem, numbers: Field, prefix: np.ndarray, moving: tuple[int, ...],
@@ -212,8 +222,9 @@ def evaluation_of(problem: Problem, numbers: Field, prefix: np.ndarray, moving: 
     return evaluation
 
 
-def jacobian(problem: Problem, numbers: Field, prefix: np.ndarray, moving: tuple[int, ...], suffixes: tuple[np.ndarray, ...],
-             seen: tuple[Observation, ...], columns: tuple[tuple[int, int], ...]) -> list[list[object]] | None:
+def jacobian(problem: Problem, numbers: Field, prefix: np.ndarray, moving: tuple[int, ...],
+             suffixes: tuple[np.ndarray, ...], seen: tuple[Observation, ...], columns: tuple[tuple[int, int], ...],
+             ) -> list[list[Number]] | None:
     """∂ (what is seen after suffix j) / ∂ (number i of the prefix); None if a tie or an assumption is in the way."""
     evaluation = evaluation_of(problem, numbers, prefix, moving, suffixes)
     if not problem.holds(evaluation).all():

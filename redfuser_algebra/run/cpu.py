@@ -94,11 +94,6 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
         return None
 
 
-def elements(binding: Binding) -> int:
-    """How many numbers a call reads."""
-    return sum(array.size for array in binding.arrays.values())
-
-
 def signature_of(binding: Binding) -> Signature | None:
     """The types of a call's arrays and scalars; None where kernels have none for them."""
     arrays = {name: _type(array.dtype) for name, array in binding.arrays.items()}

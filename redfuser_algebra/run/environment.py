@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.errors import OperatorError
 
 
@@ -47,8 +48,11 @@ class Environment:
         return self.axes.index(axis) - len(self.axes)
 
     def read_along(self, value: np.ndarray, own: tuple[str, ...], axes: tuple[str, ...]) -> np.ndarray:
-        """A laid-out value with the dimension of each of its `own` axes moved to the one in the same place of `axes`."""
-        if set(own) == set(axes):
+        """A laid-out value with the dimension of each of its `own` axes moved to the one in the same place of `axes`.
+
+        Without copies among them, the same axes in another order are the same value.
+        """
+        if own == axes or set(own) == set(axes) and all(copied_axis(axis) == axis for axis in axes):
             return value
         source, target = [self.dim(axis) for axis in own], [self.dim(axis) for axis in axes]
         order = dict(zip(target, source, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import subterms
-from redfuser_algebra.prove.refutation.elements import Domain, Shape, crossing_levels, mapped, ramps, skewed
+from redfuser_algebra.prove.refutation.elements import ALL, OWN, Domain, Shape, crossing_levels, mapped, ramps, skewed
 from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import gradient
 from redfuser_algebra.prove.refutation.independence import Effort, domains_of
@@ -65,24 +65,22 @@ def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed |
     """Enough independent crossings of a discrete reduction, seen in the outputs, or None."""
     count, width = problem.order * 3 // 2, len(problem.coordinates)
     rounding = any(term.op in ROUNDINGS for term in subterms(reduction.source))
-    for domains in [[skewed] * width] if rounding else domains_of(problem):
-        met = False
-        for shape in ramps(count, width, together=False, values=crossing_levels(count)):
+    met = False
+    for domains, always in [([skewed] * width, True)] if rounding else domains_of(problem):
+        for shape in ramps(count, width, OWN, crossing_levels(count)) if always or not met else ():
             search = _Search(problem, reduction, mapped(shape.prefix, domains), shape, domains, effort)
             found = search.run()
             met = met or search.met
             if found or effort.over:
                 return found
-        if met:
-            return None
     return None
 
 
 def is_discrete(problem: Problem, reduction: Reduction) -> bool:
     """Whether a reduction does not change when the elements change a little: a count, a position, a truth."""
     field = RATIONAL if problem.rational else balls(BITS)
-    shape = next(ramps(3, len(problem.coordinates), together=True))
-    for domains in domains_of(problem):
+    shape = next(ramps(3, len(problem.coordinates), ALL))
+    for domains, _ in domains_of(problem):
         try:
             with working(field):
                 suffixes = [mapped(suffix, domains) for suffix in shape.pools[0][:3]]

@@ -16,6 +16,10 @@ import numpy as np
 STILL = Fraction(1, 2)
 """The value of a coordinate that a shape does not use."""
 
+OWN, OTHERS, ALL = "own", "others", "all"
+"""Which coordinates of a ramp move: its own, all but its own, or all."""
+
+_BEND = 26
 _QUARTER = Fraction(1, 4)
 _MOST = 3
 """Coordinates that are tried in turn; an element with more of them has more of the same kind."""
@@ -51,14 +55,30 @@ def positive(value: Fraction) -> Fraction:
     return value if value >= 1 else 1 / (2 - value)
 
 
+def unit(value: Fraction) -> Fraction:
+    """A number between 0 and 1; numbers near 0 are spread evenly about the middle."""
+    return (1 + value / (abs(value) + _BEND)) / 2
+
+
 def negative(value: Fraction) -> Fraction:
     """A negative number."""
-    return -positive(value)
+    return -positive(-value)
 
 
-def unit(value: Fraction) -> Fraction:
-    """A number between 0 and 1."""
-    return positive(value) / (1 + positive(value))
+def negative_unit(value: Fraction) -> Fraction:
+    """A number between −1 and 0."""
+    return -unit(-value)
+
+
+def geometric(value: Fraction) -> Fraction:
+    """A positive number, close to 2ᵛ."""
+    whole = value.numerator // value.denominator
+    return Fraction(2) ** whole * (1 + value - whole)
+
+
+def geometric_unit(value: Fraction) -> Fraction:
+    """A number between 0 and 1 that can be very close to either."""
+    return geometric(value) / (1 + geometric(value))
 
 
 def skewed(value: Fraction) -> Fraction:
@@ -84,15 +104,25 @@ def still(count: int, width: int) -> np.ndarray:
     return np.full((count, width), STILL, object)
 
 
-def ramps(count: int, width: int, together: bool, values: list[Fraction] | None = None) -> Iterator[Shape]:
+def ramps(count: int, width: int, moves: str, values: list[Fraction] | None = None) -> Iterator[Shape]:
     """1, 2, 3, … along one coordinate; suffixes of one element steer one coordinate each, through `values`.
 
-    `together`: all coordinates move, not only the one that is a ramp.
+    What `moves` is the ramp's own coordinate, the others, or all.
     """
     for along in range(min(width, _MOST)):
         steered = [along, *(other for other in range(min(width, _MOST)) if other != along)]
         pools = tuple(_steering(values or levels(count), width, along, coordinate) for coordinate in steered)
-        yield Shape(_ramp(count, width, along), pools, () if together else (along,), scalable=True)
+        others = tuple(other for other in range(width) if other != along)
+        moving = {OWN: (along,), OTHERS: others, ALL: ()}[moves]
+        yield Shape(_ramp(count, width, along), pools, moving, scalable=True)
+
+
+def crowds(count: int, width: int) -> Iterator[Shape]:
+    """A ramp with suffixes of as many elements as the prefix, all alike: what one bounded element cannot steer."""
+    values = strides([Fraction(k, 2) + _QUARTER for k in range(-count, 4 * count)])
+    for along in range(min(width, _MOST)):
+        pool = [np.repeat(suffix, count, axis=0) for suffix in _steering(values, width, along, along)]
+        yield Shape(_ramp(count, width, along), (pool,), (along,))
 
 
 def opposed(count: int, width: int) -> Iterator[Shape]:
@@ -126,6 +156,13 @@ def levels(count: int) -> list[Fraction]:
     total = Fraction(count * (count + 1), 2)
     wide = {(count + 1) * (k + STILL) - total for k in range(2 * count)}
     return strides(sorted(near | middle | wide))
+
+
+def hitting_levels(count: int) -> list[Fraction]:
+    """Numbers that steer the maximum or the mean exactly to an element, and those of `levels`."""
+    total = Fraction(count * (count + 1), 2)
+    hits = [(count + 1) * k - total for k in range(1, count + 1)]
+    return [level for pair in zip(hits, levels(count), strict=False) for level in pair] + levels(count)[count:]
 
 
 def crossing_levels(count: int) -> list[Fraction]:

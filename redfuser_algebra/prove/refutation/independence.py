@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 
 import numpy as np
 
-from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
 from redfuser_algebra.language.cascade import Reduction
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
-    Domain, Shape, circles, finer, mapped, negative, opposed, pairs, positive, ramps, real, shifted, unit)
+    ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_unit, hitting_levels, mapped, negative,
+    negative_unit, opposed, pairs, positive, ramps, real, shifted, unit)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
@@ -24,9 +25,10 @@ from redfuser_algebra.prove.refutation.rank import Basis
 SPARE = 2
 """Elements of a prefix beyond the order that is asked for."""
 
-_CHUNK, _SEEN = 36, 4
+_CHUNK, _SEEN, _LOOKS = 36, 4, 8
 _BITS = (640, 1536)
 _PROMISING = 6
+_SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
 
 
 @dataclass(frozen=True)
@@ -67,42 +69,103 @@ class Effort:
 
 def independent(problem: Problem, reduction: Reduction, effort: Effort) -> Found | None:
     """Independent observations of outputs that depend on `reduction`, or None."""
-    for domains in domains_of(problem):
-        met = False
-        for shape in _shapes(problem, reduction, domains):
-            trial = Trial(problem, reduction.source, shape, domains, effort)
-            found = trial.run()
-            if shape.scalable and not problem.rational and trial.best >= _PROMISING and not (found or effort.over):
-                found = Trial(problem, reduction.source, shape, list(map(finer, domains)), effort).run(_BITS)
-            met = met or trial.valid > 0
-            if found or effort.over:
-                return found
-        if met:
-            return None
+    refined = _PROMISING - 1
+    for shape, domains in _plan(problem, reduction, effort):
+        trial = Trial(problem, reduction.source, shape, domains, effort)
+        found = trial.run()
+        if trial.best > refined and shape.scalable and not (found or effort.over or problem.rational):
+            refined = trial.best
+            closer = Trial(problem, reduction.source, shape, list(map(finer, domains)), effort)
+            found = closer.run() or (closer.run(_BITS[1]) if closer.best > refined else None)
+        if found or effort.over:
+            return found
     return None
 
 
-def domains_of(problem: Problem) -> Iterator[list[Domain]]:
-    """Where to draw from: what was declared; then away from kinks at whole numbers; then positive numbers; then 0 to 1."""
-    facts = Facts(problem.axis, problem.cascade.reductions, problem.assume)
-    signs = [facts.sign(Expr("input", (), (name, problem.inputs[name]))) for name, _ in problem.coordinates]
-    by_sign = {POSITIVE: positive, NONNEGATIVE: positive, NEGATIVE: negative, NONPOSITIVE: negative}
-    declared = [by_sign.get(sign, real) for sign in signs]
-    yield declared
-    yield [shifted if domain is real else domain for domain in declared]
-    yield [positive] * len(signs)
-    yield [unit] * len(signs)
+def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tuple[Shape, list[Domain]]]:
+    """What to try, in order: the simple shapes in every domain that has values, then the others there."""
+    used = []
+    for domains, always in domains_of(problem):
+        if not used or always:
+            shapes = list(_simple(problem, domains))
+            if _has_values(problem, shapes[0], domains, effort):
+                used.append(domains)
+                yield from ((shape, domains) for shape in shapes)
+    for domains in used:
+        yield from ((shape, domains) for shape in _others(problem, reduction, domains))
 
 
-def _shapes(problem: Problem, reduction: Reduction, domains: list[Domain]) -> Iterator[Shape]:
+def _has_values(problem: Problem, shape: Shape, domains: list[Domain], effort: Effort) -> bool:
+    """Whether the operator has a certain value after some suffix of a shape."""
+    field = balls(_BITS[0])
+    suffixes = [mapped(suffix, domains) for pool in shape.pools for suffix in pool[:_LOOKS]]
+    with working(field):
+        try:
+            moving = [problem.coordinates[at] for at in shape.moving]
+            evaluation = problem.evaluation(field, mapped(shape.prefix, domains), suffixes, moving=moving)
+            values = [evaluation.number(output).value for output in problem.outputs]
+            effort.spend(evaluation)
+        except Unsupported:
+            return False
+    finite = [np.asarray(np.frompyfunc(is_finite, 1, 1)(value)).astype(bool) for value in values]
+    fine = np.logical_and.reduce([np.broadcast_to(each.reshape(len(each), -1).all(axis=1), len(suffixes)) for each in finite])
+    return bool((fine & problem.holds(evaluation)).any())
+
+
+def domains_of(problem: Problem) -> Iterator[tuple[list[Domain], bool]]:
+    """Where to draw from, and whether also when an earlier domain has led to values.
+
+    What was declared; then away from kinks at whole numbers; then, for what is positive, on a scale of powers; then
+    positive numbers and numbers between 0 and 1, though nothing was declared.
+    """
+    declared = [_declared(problem, at) for at in range(len(problem.coordinates))]
+    yield declared, True
+    yield [shifted if domain is real else domain for domain in declared], False
+    if positive in declared or unit in declared:
+        yield [{positive: geometric, unit: geometric_unit}.get(domain, domain) for domain in declared], True
+    yield [positive if domain is real else domain for domain in declared], False
+    yield [unit if domain is real else domain for domain in declared], False
+
+
+def _declared(problem: Problem, at: int) -> Domain:
+    """The widest domain of a coordinate for which the conditions on its input alone hold."""
+    name = problem.coordinates[at][0]
+    own = [condition for condition in problem.assume if _inputs(condition) == {name}]
+    return next((domain for domain in (real, positive, unit, negative, negative_unit) if _hold(problem, own, domain)), real)
+
+
+def _inputs(condition: Expr) -> set[str]:
+    return {term.name for term in subterms(condition) if term.op == "input"}
+
+
+def _hold(problem: Problem, conditions: list[Expr], domain: Domain) -> bool:
+    """Whether conditions hold for some numbers of a domain, small and large."""
+    if not conditions:
+        return True
+    width = len(problem.coordinates)
+    some = mapped(np.array([[value] * width for value in _SAMPLES], object), [domain] * width)
+    field = balls(_BITS[0])
+    with working(field):
+        evaluation = problem.evaluation(field, some[:-1], [some[-1:]])
+        return all(evaluation.truth(condition).all() for condition in conditions) and not evaluation.spoiled.any()
+
+
+def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     width, count = len(problem.coordinates), problem.order + SPARE
-    yield from ramps(count, width, together=False)
+    yield from ramps(count, width, OWN)
+    if {unit, negative_unit} & {*domains}:
+        yield from crowds(count, width)
+
+
+def _others(problem: Problem, reduction: Reduction, domains: list[Domain]) -> Iterator[Shape]:
+    width, count = len(problem.coordinates), problem.order + SPARE
     if reduction.monoid in SELECTING:
         made = chain(opposed(count, width), circles(count, width), envelopes(problem, reduction, count, domains))
         yield from (shape for shape in made if wins(problem, reduction, shape, domains))
     if width > 1:
-        yield from ramps(count, width, together=True)
-    yield from ramps(2 * count, width, together=True)
+        yield from ramps(count, width, OTHERS, hitting_levels(count))
+        yield from ramps(count, width, ALL)
+    yield from ramps(2 * count, width, ALL)
     yield from pairs(count, width)
     yield from circles(count, width)
 
@@ -116,27 +179,20 @@ class Trial:
         self.pools = [[mapped(suffix, domains) for suffix in pool] for pool in shape.pools]
         self.valid = self.best = 0
 
-    def run(self, precisions: tuple[int, ...] = _BITS[:1]) -> Found | None:
-        """Rationals if they will do; then balls, more precise ones only if the first ones got somewhere."""
+    def run(self, bits: int = _BITS[0]) -> Found | None:
+        """Rationals if they will do; then balls of this precision."""
         if self.problem.rational:
             try:
-                return self._found(RATIONAL)
+                return self._from(self._basis(RATIONAL))
             except Unsupported:
                 pass
-        for bits in precisions:
-            try:
-                basis = self._basis(balls(bits))
-            except Unsupported:
-                return None
-            self.best = len(basis)
-            if len(basis) >= self.problem.order or len(basis) < _PROMISING or self.effort.over:
-                return self._from(basis)
-        return None
-
-    def _found(self, field: Field) -> Found | None:
-        return self._from(self._basis(field))
+        try:
+            return self._from(self._basis(balls(bits)))
+        except Unsupported:
+            return None
 
     def _from(self, basis: Basis) -> Found | None:
+        self.best = len(basis)
         if len(basis) < self.problem.order:
             return None
         moving = self.shape.moving or tuple(range(self.prefix.shape[1]))

@@ -182,7 +182,9 @@ def _of(exact: arb) -> Fraction:
 
 def written(a: Number) -> str:
     """A number in full if it is exact and not very long; a ball with ten digits and its radius."""
-    if not (is_finite(a) and is_exact(a)):
+    if not is_finite(a):
+        return "inf" if a > 0 else "-inf" if a < 0 else "nan"
+    if not is_exact(a):
         return a.str(10)
     exact = exact_bounds(a)[0]
     bits = exact.numerator.bit_length() + exact.denominator.bit_length()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr
@@ -25,7 +26,7 @@ KERNEL = 12
 """The largest order of the matrix [F(x_i; p_j)] that is looked at."""
 
 _SEVERAL = 4
-_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign")
+_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "where")
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,9 @@ def bodies(problem: Problem, reduction: Reduction, evaluation: Evaluation, count
     source, dim = reduction.source, evaluation.setting.dim(problem.axis)
     node = evaluation.number(source.body).stretched(dim, evaluation.setting.sizes[problem.axis])
     value = node.value
-    if source.mask is not None and reduction.monoid == "sum":
-        value = np.where(evaluation.truth(source.mask), value, evaluation.zero)
+    if source.mask is not None:
+        nothing = evaluation.constant(float(MONOIDS[reduction.monoid].identity)).value
+        value = np.where(evaluation.truth(source.mask), value, nothing)
     first = np.moveaxis(value, dim, 1)
     flat = first.reshape(*first.shape[:2], -1)[:, :count, 0]
     return np.broadcast_to(flat, (evaluation.setting.continuations, count))
