@@ -214,7 +214,7 @@ def _turning(evaluation: Evaluation, count: int) -> np.ndarray:
     pairs: list[set[object]] = [set() for _ in range(count)]
     for choice in evaluation.choices:
         for at, place in _open_places(choice, count):
-            pairs[at].add((frozenset(choice.term.args), place))
+            pairs[at].add((choice.compared, place))
     return np.array([len(found) == 1 for found in pairs], bool)
 
 
@@ -227,7 +227,7 @@ def _slopes_of_choices(problem: Problem, evaluation: Evaluation) -> np.ndarray:
     """∇g per continuation; a pair compared by several formulas counts once."""
     seeds, seen = [], set()
     for choice in evaluation.choices:
-        key = (frozenset(choice.term.args), choice.open.tobytes())
+        key = (choice.compared, choice.open.tobytes())
         if key not in seen:
             seen.add(key)
             seeds += choice.seeds

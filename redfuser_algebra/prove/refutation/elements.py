@@ -19,7 +19,7 @@ STILL = Fraction(1, 2)
 OWN, OTHERS, ALL = "own", "others", "all"
 """Which coordinates of a ramp move: its own, all but its own, or all."""
 
-_BEND = 26
+_BEND, _MIRROR = 26, 60
 _QUARTER = Fraction(1, 4)
 _MOST = 3
 """Coordinates that are tried in turn; an element with more of them has more of the same kind."""
@@ -61,8 +61,8 @@ def unit(value: Fraction) -> Fraction:
 
 
 def negative(value: Fraction) -> Fraction:
-    """A negative number."""
-    return -positive(-value)
+    """A negative number: the positive ones in the mirror."""
+    return -positive(_MIRROR - value)
 
 
 def negative_unit(value: Fraction) -> Fraction:
@@ -74,6 +74,11 @@ def geometric(value: Fraction) -> Fraction:
     """A positive number, close to 2ᵛ."""
     whole = value.numerator // value.denominator
     return Fraction(2) ** whole * (1 + value - whole)
+
+
+def geometric_negative(value: Fraction) -> Fraction:
+    """A negative number on a scale of powers."""
+    return -geometric(_MIRROR - value)
 
 
 def geometric_unit(value: Fraction) -> Fraction:

@@ -78,7 +78,8 @@ def _directions(problem: Problem, reduction: Reduction, prefix: np.ndarray, suff
         node = evaluation.number(body)
         if node.value.shape[evaluation.setting.dim(problem.axis)] == 1:
             return np.zeros((0, prefix.shape[1]))
-        found = problem.by_coordinate(evaluation, gradient(evaluation, [(body, _difference(evaluation, problem, node.value))]))
+        seeds = [(body, _difference(evaluation, problem, node.value))]
+        found = problem.by_coordinate(evaluation, gradient(evaluation, seeds))
         evaluation.node(reduction.source)
     behind = evaluation.picked[reduction.source].reshape(len(suffixes), -1)[:, 0] < len(prefix)
     slopes = np.asarray(np.frompyfunc(float, 1, 1)(found[:, 0] - found[:, 2])).astype(float) / 2

@@ -7,7 +7,7 @@ have a kink there) is marked in `spoiled`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -65,9 +65,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that was open at some entries: it turns where Σ seed · term is 0, summed over each entry's seeds."""
+    """A choice that was open at some entries: it turns where Σ seed · term is 0, summed over each entry's seeds.
 
-    term: Expr
+    Two choices with the same `compared` compare the same numbers, if they are open at the same entry.
+    """
+
+    compared: Hashable
     open: np.ndarray
     seeds: tuple[tuple[Expr, np.ndarray], ...]
 
@@ -144,7 +147,7 @@ class Evaluation:
         if undecided.any():
             seeds = tuple((side, np.where(undecided, sign * self.one, self.zero))
                           for side, sign in zip(sides, (1, -1), strict=False))
-            self.open(Choice(term, undecided, seeds))
+            self.open(Choice(frozenset(sides) if len(sides) == 2 else term, undecided, seeds))
             found = np.where(undecided, self.side or 0, found)
         return found
 

@@ -109,7 +109,7 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
         tied, found = (tied & ~better) | equal, np.where(better, position, found)
         best = Node(np.where(better, entry.value, best.value), np.where(better, entry.fixed, best.fixed))
     if tied.any():
-        evaluation.open(Choice(term, tied, ()))
+        evaluation.open(Choice((term, "tie"), tied, ()))
     return found
 
 
@@ -122,7 +122,7 @@ def _settled(evaluation: Evaluation, term: Expr, order: np.ndarray, undecided: n
     places = np.indices(tuple(length if d == dim else n for d, n in enumerate(undecided.shape)))[dim]
     seed = np.where(undecided & (places == position), evaluation.one, evaluation.zero)
     seed = np.where(undecided & (places == found), -evaluation.one, seed)
-    evaluation.open(Choice(term, undecided, ((term.body, seed),)))
+    evaluation.open(Choice((term, position), undecided, ((term.body, seed),)))
     return np.where(order == OPEN, evaluation.side or 0, order)
 
 

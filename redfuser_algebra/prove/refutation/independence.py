@@ -14,8 +14,8 @@ import numpy as np
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
-    ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_unit, hitting_levels, mapped, negative,
-    negative_unit, opposed, pairs, positive, ramps, real, shifted, unit)
+    ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_negative, geometric_unit,
+    hitting_levels, mapped, negative, negative_unit, opposed, pairs, positive, ramps, real, shifted, unit)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
@@ -28,6 +28,7 @@ SPARE = 2
 _CHUNK, _SEEN, _LOOKS = 36, 4, 8
 _BITS = (640, 1536)
 _PROMISING = 6
+_POWERS = {positive: geometric, negative: geometric_negative, unit: geometric_unit}
 _SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
 
 
@@ -108,8 +109,8 @@ def _has_values(problem: Problem, shape: Shape, domains: list[Domain], effort: E
         except Unsupported:
             return False
     finite = [np.asarray(np.frompyfunc(is_finite, 1, 1)(value)).astype(bool) for value in values]
-    fine = np.logical_and.reduce([np.broadcast_to(each.reshape(len(each), -1).all(axis=1), len(suffixes)) for each in finite])
-    return bool((fine & problem.holds(evaluation)).any())
+    rows = [np.broadcast_to(each.reshape(len(each), -1).all(axis=1), len(suffixes)) for each in finite]
+    return bool((np.logical_and.reduce(rows) & problem.holds(evaluation)).any())
 
 
 def domains_of(problem: Problem) -> Iterator[tuple[list[Domain], bool]]:
@@ -121,8 +122,8 @@ def domains_of(problem: Problem) -> Iterator[tuple[list[Domain], bool]]:
     declared = [_declared(problem, at) for at in range(len(problem.coordinates))]
     yield declared, True
     yield [shifted if domain is real else domain for domain in declared], False
-    if positive in declared or unit in declared:
-        yield [{positive: geometric, unit: geometric_unit}.get(domain, domain) for domain in declared], True
+    if {*_POWERS} & {*declared}:
+        yield [_POWERS.get(domain, domain) for domain in declared], True
     yield [positive if domain is real else domain for domain in declared], False
     yield [unit if domain is real else domain for domain in declared], False
 
@@ -153,7 +154,7 @@ def _hold(problem: Problem, conditions: list[Expr], domain: Domain) -> bool:
 def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     width, count = len(problem.coordinates), problem.order + SPARE
     yield from ramps(count, width, OWN)
-    if {unit, negative_unit} & {*domains}:
+    if {positive, negative, unit, negative_unit} & {*domains}:
         yield from crowds(count, width)
 
 
