@@ -161,7 +161,7 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
     yield from _order_facts(search)
     for component in state:
         facts = search.facts.under(component.mask)
-        yield from _exponent_facts(component, facts)
+        yield from _exponent_facts(component, facts, search.settings.prefer == "raw")
         if component.monoid == "sum" and facts.sign(component.lift) in ("nonnegative", "positive"):
             yield Fact("sign", f"{component.name} ≥ 0")
     yield from _divisors(search, results)
@@ -189,11 +189,13 @@ def _order(facts: Facts, a: Expr, p: Expr, meets: str) -> Iterator[Fact]:
         yield Fact("motion", f"{p} ≤ {p}'" if motion == POSITIVE else f"{p} ≥ {p}'")
 
 
-def _exponent_facts(component: Component, facts: Facts) -> Iterator[Fact]:
+def _exponent_facts(component: Component, facts: Facts, raw: bool) -> Iterator[Fact]:
     for term in subterms(component.lift):
         if term.op in ("exp", "exp2") and facts.axis in term.axes:
             if facts.sign(term.args[0]) in (NONPOSITIVE, NEGATIVE):
                 yield Fact("bound", f"{term} ≤ 1: the exponent is never positive, so it cannot overflow")
+                if raw and "shift" not in {part.op for part in subterms(term)}:
+                    yield Fact("danger", f"{term} may underflow: nothing keeps its exponent near 0")
             else:
                 yield Fact("danger", f"{term} may overflow: nothing bounds its exponent")
 

@@ -40,7 +40,7 @@ class Search:
     """One cascade's search.  `drafts`, `results`, `ranks` and `pivots` hold what was found, `questions` how."""
 
     def __init__(self, cascade: Cascade, assume: tuple[Expr, ...], settings: Settings) -> None:
-        self.cascade, self.axis = cascade, cascade.axis
+        self.cascade, self.axis, self.settings = cascade, cascade.axis, settings
         self.facts = Facts(cascade.axis, cascade.reductions, assume)
         self.taken = _names_in(cascade)
         self.pivots = Pivots(cascade.axis, self.facts, self.taken)
