@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery
@@ -14,6 +15,7 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
+from redfuser_algebra.prove.certificate import Certificate, certify
 from redfuser_algebra.run.cpu import run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
@@ -86,6 +88,17 @@ class Fused:
     def stream(self, /, start: int | None = None, **given: object) -> Stream:
         """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`."""
         return Stream(self.operator, self.form, start, **given)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The evidence that the form is right, obligation by obligation; `certify` asks for more of it."""
+        return self.certify()
+
+    def certify(self, *, examples: int | None = None, seed: int = 0, deep: bool = False,
+                progress: Callable[[int, int], None] | None = None) -> Certificate:
+        """The certificate with so many examples (40; 1000 if `deep`) from this seed; `progress` hears (done, of how many)."""
+        return certify(self.operator, self.decision.main.cascade, self.form, examples=examples, seed=seed, deep=deep,
+                       interpreter=fused_by_chunks, progress=progress)
 
     def __str__(self) -> str:
         return f"{self.operator}\n\n{self.form}"

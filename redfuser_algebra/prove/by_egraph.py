@@ -1,0 +1,96 @@
+"""The checker that derives: every question behind a form is asked again with as few laws as will do.
+
+In: a cascade and its form.  Out: evidence that the form's rebase rules and results are what these laws give, and the
+laws.  What is proved here is proved relative to the rows of the law table, which are tested on values.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.laws import LAWS
+from redfuser_algebra.discover.asking import Settings
+from redfuser_algebra.discover.discovery import discover
+from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.question import Question, needed_laws
+from redfuser_algebra.language.cascade import Cascade
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
+from redfuser_algebra.prove.obligations import Obligation
+
+CHECKER = "e-graph"
+STYLES = ("centred", "raw")
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """What a cascade's form is when only these laws are allowed; `confirmed` if fresh e-graphs gave every answer again."""
+
+    form: FusedForm | None
+    laws: tuple[str, ...]
+    questions: int
+    confirmed: bool
+
+
+def derived(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, obligations: Sequence[Obligation],
+            told: Callable[[int, int], None] = lambda done, whole: None) -> tuple[dict[str, Evidence], tuple[str, ...]]:
+    """Evidence for rebase rules and results by obligation, and the laws that they rest on."""
+    questions, laws = form.trace, {}
+    confirmed = True
+    for number, question in enumerate(questions, 1):
+        needed = needed_laws((question,))
+        laws.update(dict.fromkeys(needed))
+        confirmed = confirmed and _again(question, needed)
+        told(number, len(questions))
+    ordered = tuple(law for law in LAWS if law in laws)
+    found = _derivation(cascade, (*assume, *form.assumptions), form, ordered, confirmed)
+    evidence = {o.id: _evidence(o, form, found) for o in obligations if o.kind in ("rebase", "readout")}
+    return evidence, ordered
+
+
+def _again(question: Question, laws: tuple[str, ...]) -> bool:
+    """Whether a fresh e-graph with these laws alone has as good an answer."""
+    if not question.answer.finite:
+        return True
+    answer = question.recheck([law for law in laws if law in question.laws])
+    return answer.finite and answer.cost <= question.answer.cost
+
+
+def _derivation(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, laws: tuple[str, ...],
+                confirmed: bool) -> Derivation:
+    without = frozenset(name for name, law in LAWS.items() if name not in laws and law.role != "normal form")
+    for style in STYLES:
+        found = discover(cascade, assume, Settings(prefer=style, without=without)).form
+        if found is not None and _same_state(found, form):
+            return Derivation(found, laws, len(form.trace), confirmed)
+    return Derivation(None, laws, len(form.trace), confirmed)
+
+
+def _same_state(a: FusedForm, b: FusedForm) -> bool:
+    """Whether two forms carry the same reductions."""
+    return len(a.state) == len(b.state) and all(
+        x.name == y.name and x.monoid == y.monoid and x.lift is y.lift and x.mask is y.mask
+        for x, y in zip(a.state, b.state, strict=True))
+
+
+def _evidence(obligation: Obligation, form: FusedForm, found: Derivation) -> Evidence:
+    if found.form is None:
+        return Evidence(CHECKER, CANNOT, {"reason": "with the laws of the form the search gives another state"})
+    if not found.confirmed:
+        return Evidence(CHECKER, CANNOT, {"reason": "a fresh e-graph with these laws did not give the answer again"})
+    if not _stated(obligation, form, found.form):
+        return Evidence(CHECKER, CANNOT, {"reason": "the laws give another formula"})
+    return Evidence(CHECKER, PROVED, {"laws": list(found.laws), "questions": found.questions,
+                                      "relative to": "the rows of the law table"})
+
+
+def _stated(obligation: Obligation, form: FusedForm, derived: FusedForm) -> bool:
+    """Whether what the form states is, term for term, what was derived."""
+    name = obligation.about[0]
+    if obligation.kind == "rebase":
+        return form.component(name).rebase is derived.component(name).rebase
+    values = [{result.name: result.value for result in each.results}[name] for each in (form, derived)]
+    return values[0] is values[1] and {p.name: p.value for p in form.pivots}.keys() == {p.name for p in derived.pivots} and all(
+        p.value is q.value for p, q in zip(form.pivots, derived.pivots, strict=True))
+
+

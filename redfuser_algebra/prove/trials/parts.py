@@ -1,0 +1,230 @@
+"""A fused form carried out on parts of a few elements, in exact arithmetic or in floats of one width.
+
+In: a form and Instances.  Out: what a part holds of every component, moved, merged and finalized.  This is the
+meaning of a form written down a second time, apart from the interpreter in `run`, so that each can catch the other.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.form import Component, FusedForm
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.prove.trials.arithmetic import (
+    NOWHERE, SMALLEST, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
+
+PRIME = "'"
+
+
+class Incomplete(Exception):
+    """A form that speaks of something it does not hold."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a part holds of a component; positions come with the values they won with."""
+
+    value: np.ndarray
+    present: np.ndarray
+    won: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The state of some elements, and the values of results and pivots that it implies."""
+
+    held: dict[str, Held]
+    length: int
+    values: Values
+
+
+class Values:
+    """The symbols of one part: components as they become known, pivots and results computed when first asked for."""
+
+    def __init__(self, form: FusedForm, arithmetic: Arithmetic, instance: Instance, length: int, partial: bool = False) -> None:
+        self.evaluation = Evaluation(arithmetic, instance, length, partial)
+        self._definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+
+    def of(self, term: Expr) -> np.ndarray:
+        """The value of an expression over components, pivots and results."""
+        self.ready(term)
+        return self.evaluation.of(term)
+
+    def ready(self, term: Expr) -> None:
+        """Bind every symbol in a term.  Raises Incomplete for a component that is not there yet."""
+        for name in symbol_names(term):
+            self.named(name)
+
+    def named(self, name: str) -> np.ndarray:
+        """The value of a symbol."""
+        symbols = self.evaluation.symbols
+        if name not in symbols:
+            if name not in self._definitions:
+                raise Incomplete(f"{name} is needed, and the state does not hold it at that point")
+            symbols[name] = self.of(self._definitions[name])
+        return symbols[name]
+
+    def hold(self, name: str, held: Held) -> None:
+        """Bind a component's symbol."""
+        self.evaluation.symbols[name] = held.value
+        if held.won is not None:
+            self.evaluation.symbols[name + WON] = held.won
+
+
+class Carrier:
+    """A form in one arithmetic: lift, rebase, merge, finalize."""
+
+    def __init__(self, form: FusedForm, arithmetic: Arithmetic) -> None:
+        self.form, self.arithmetic = form, arithmetic
+
+    def values(self, instance: Instance, length: int, partial: bool = False) -> Values:
+        """No symbols yet."""
+        return Values(self.form, self.arithmetic, instance, length, partial)
+
+    def lift(self, instance: Instance, about: Part | None = None) -> Part:
+        """The state of all elements of an instance, at their own pivots or at those of another part."""
+        values, held = self.values(instance, len(instance.positions)), {}
+        for component in self.form.state:
+            if about is not None:
+                self._bind_pivots(values, component, about)
+            held[component.name] = self._lifted(component, values)
+            if about is None:
+                values.hold(component.name, held[component.name])
+        return Part(held, len(instance.positions), values if about is None else about.values)
+
+    def _bind_pivots(self, values: Values, component: Component, about: Part) -> None:
+        for name in symbol_names(component.lift, *filter_none(component.mask)):
+            values.evaluation.symbols[name] = about.values.named(name)
+
+    def _lifted(self, component: Component, values: Values) -> Held:
+        evaluation, monoid = values.evaluation, MONOIDS[component.monoid]
+        for term in (component.lift, *filter_none(component.mask, component.count)):
+            values.ready(term)
+        instance = evaluation.instance
+        dim, length = instance.dim(self.form.axis), len(instance.positions)
+        mask = None if component.mask is None else evaluation.truth(component.mask)
+        present = np.full((1,) * evaluation.ndim, length > 0) if mask is None else mask.any(axis=dim, keepdims=True)
+        if not (monoid.indexed or monoid.counted):
+            taken = elements(evaluation, component.monoid, component.lift)
+            return Held(folded(self.arithmetic, component.monoid, taken, dim, length, mask), present)
+        positions = evaluation.along(self.form.axis, instance.positions)
+        lift = evaluation.number(component.lift)
+        best, at = winners(evaluation, component.monoid, lift, positions, mask, dim, count(evaluation, component.count))
+        if monoid.counted:
+            made = instance.dim(component.axes[-1])
+            best, at = np.swapaxes(best, dim, made), np.swapaxes(at, dim, made)
+        return Held(at, present, best) if monoid.indexed else Held(best, present)
+
+    def rebased(self, component: Component, part: Part, onto: Values) -> Held:
+        """What a part holds of a component, moved from the pivots its state is about to those of `onto`."""
+        held = part.held[component.name]
+        if component.fixed:
+            return held
+        values = self._about(component, part)
+        for name in symbol_names(component.rebase):
+            if name.endswith(PRIME):
+                values.evaluation.symbols[name] = onto.named(name.removesuffix(PRIME))
+        return replace(held, value=values.of(component.rebase))
+
+    def moved(self, part: Part, onto: Part) -> Part:
+        """A part with every component moved to the pivots of another one."""
+        held = {component.name: self.rebased(component, part, onto.values) for component in self.form.state}
+        return Part(held, part.length, onto.values)
+
+    def _about(self, component: Component, part: Part, partial: bool = False) -> Values:
+        """The symbols that a rebase may read: what the part holds, and the pivots its state is about."""
+        values = self.values(part.values.evaluation.instance, part.length, partial)
+        for name, held in part.held.items():
+            values.hold(name, held)
+        for name in pivot_names(component):
+            values.evaluation.symbols[name] = part.values.named(name)
+        return values
+
+    def merge(self, a: Part, b: Part) -> Part:
+        """Two states as one, at the pivots of both."""
+        if not (a.length and b.length):
+            return a if a.length else b
+        length, held = a.length + b.length, {}
+        merged = self.values(a.values.evaluation.instance, length)
+        for component in self.form.state:
+            moved = [self.rebased(component, part, merged) for part in (a, b)]
+            held[component.name] = self.joined(component, *moved, merged.evaluation)
+            merged.hold(component.name, held[component.name])
+        return Part(held, length, merged)
+
+    def joined(self, component: Component, a: Held, b: Held, evaluation: Evaluation) -> Held:
+        """a ⊕ b at the same pivots."""
+        present, monoid = a.present | b.present, MONOIDS[component.monoid]
+        if not (monoid.indexed or monoid.counted):
+            with np.errstate(all="ignore"):
+                join = self.arithmetic.joins[component.monoid]
+                return Held(np.asarray(join(a.value, b.value), a.value.dtype), present)
+        dim = evaluation.instance.dim(component.axes[-1] if monoid.counted else self.form.axis)
+        value = _side_by_side(a.value, b.value, dim)
+        k = count(evaluation, component.count)
+        if not monoid.indexed:
+            positions = np.zeros((1,) * evaluation.ndim, int)
+            return Held(winners(evaluation, component.monoid, value, positions, None, dim, k)[0], present)
+        won, taken = _side_by_side(a.won, b.won, dim), ~np.asarray(np.equal(value, NOWHERE), bool)
+        best, at = winners(evaluation, component.monoid, won, value, taken, dim, k)
+        return Held(at, present, best)
+
+    def identity(self, component: Component, like: Held) -> Held:
+        """What no elements hold of a component, in the shape of what some hold."""
+        monoid = MONOIDS[component.monoid]
+        lowest = float("inf") if component.monoid in SMALLEST else -float("inf")
+        ndim = like.value.ndim
+        nothing = np.broadcast_to(self.arithmetic.full(monoid.identity, ndim), like.value.shape)
+        won = np.broadcast_to(self.arithmetic.full(lowest, ndim), like.value.shape) if monoid.indexed else None
+        return Held(nothing, np.zeros(like.present.shape, bool), won)
+
+    def finalized(self, part: Part, instance: Instance) -> Values:
+        """Results, and what outputs are made of, at the elements of `instance`.
+
+        No element comes any more: what saw one is moved from p to p with partial operations, so that a pivot that
+        ends at ±inf gives what the operator as written gives.
+        """
+        final = self.values(instance, part.length)
+        for component in self.form.state:
+            held = part.held[component.name]
+            if not component.fixed:
+                about = self._about(component, part, partial=True)
+                for name in pivot_names(component):
+                    about.evaluation.symbols[name + PRIME] = final.named(name)
+                held = replace(held, value=np.where(held.present, about.of(component.rebase), held.value))
+            final.hold(component.name, held)
+        return final
+
+
+def pivot_names(component: Component) -> tuple[str, ...]:
+    """The pivots that a component is about."""
+    return _pivot_names(component.name, component.rebase, component.lift, component.mask)
+
+
+@lru_cache(maxsize=1024)
+def _pivot_names(own: str, rebase: Expr, lift: Expr, mask: Expr | None) -> tuple[str, ...]:
+    moved = [name.removesuffix(PRIME) for name in symbol_names(rebase) if name.endswith(PRIME)]
+    return tuple(name for name in dict.fromkeys(moved + symbol_names(lift, *filter_none(mask))) if name != own)
+
+
+def symbol_names(*terms: Expr) -> list[str]:
+    """The names of the symbols in terms."""
+    return [name for term in terms for name in _names_in(term)]
+
+
+@lru_cache(maxsize=4096)
+def _names_in(term: Expr) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.name for part in subterms(term) if part.op == "symbol"))
+
+
+def filter_none(*terms: Expr | None) -> Iterable[Expr]:
+    """The terms that are there."""
+    return [term for term in terms if term is not None]
+
+
+def _side_by_side(a: np.ndarray, b: np.ndarray, dim: int) -> np.ndarray:
+    return np.concatenate(np.broadcast_arrays(a, b), axis=dim)
