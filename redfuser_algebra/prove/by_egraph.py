@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.asking import Settings
@@ -35,34 +36,41 @@ class Derivation:
 def derived(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, obligations: Sequence[Obligation],
             told: Callable[[int, int], None] = lambda done, whole: None) -> tuple[dict[str, Evidence], tuple[str, ...]]:
     """Evidence for rebase rules and results by obligation, and the laws that they rest on."""
-    questions, laws = form.trace, {}
+    needed: dict[str, None] = {}
     confirmed = True
-    for number, question in enumerate(questions, 1):
-        needed = needed_laws((question,))
-        laws.update(dict.fromkeys(needed))
-        confirmed = confirmed and _again(question, needed)
-        told(number, len(questions))
-    ordered = tuple(law for law in LAWS if law in laws)
-    found = _derivation(cascade, (*assume, *form.assumptions), form, ordered, confirmed)
-    evidence = {o.id: _evidence(o, form, found) for o in obligations if o.kind in ("rebase", "readout")}
-    return evidence, ordered
+    for number, question in enumerate(form.trace, 1):
+        confirmed = _again(question, needed) and confirmed
+        told(number, len(form.trace))
+    laws = tuple(law for law in LAWS if law in needed)
+    found = _derivation(cascade, (*assume, *form.assumptions), form, laws, confirmed)
+    return {o.id: _evidence(o, form, found) for o in obligations if o.kind in ("rebase", "readout")}, laws
 
 
-def _again(question: Question, laws: tuple[str, ...]) -> bool:
-    """Whether a fresh e-graph with these laws alone has as good an answer."""
+def _again(question: Question, needed: dict[str, None]) -> bool:
+    """Whether a fresh e-graph has as good an answer, with the laws needed so far or with those this question adds."""
     if not question.answer.finite:
         return True
+    needed.update(dict.fromkeys(law for law in question.answer.fired if law not in question.laws))
+    if not _answered(question, needed):
+        needed.update(dict.fromkeys(needed_laws((question,))))
+        return _answered(question, needed)
+    return True
+
+
+def _answered(question: Question, laws: dict[str, None]) -> bool:
     answer = question.recheck([law for law in laws if law in question.laws])
     return answer.finite and answer.cost <= question.answer.cost
 
 
 def _derivation(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, laws: tuple[str, ...],
                 confirmed: bool) -> Derivation:
-    without = frozenset(name for name, law in LAWS.items() if name not in laws and law.role != "normal form")
-    for style in STYLES:
+    """The form that the search finds with these laws; or, if that is another one, with all that had a say."""
+    fired = tuple(law for law in LAWS if any(law in question.answer.fired for question in form.trace))
+    for style, allowed in product(STYLES, (laws, fired)):
+        without = frozenset(name for name, law in LAWS.items() if name not in allowed and law.role != "normal form")
         found = discover(cascade, assume, Settings(prefer=style, without=without)).form
         if found is not None and _same_state(found, form):
-            return Derivation(found, laws, len(form.trace), confirmed)
+            return Derivation(found, allowed, len(form.trace), confirmed)
     return Derivation(None, laws, len(form.trace), confirmed)
 
 

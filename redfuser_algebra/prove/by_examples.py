@@ -5,6 +5,7 @@ that does not.  Nothing is printed and nothing is stored; the same seed draws th
 """
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
@@ -76,7 +77,9 @@ def _swept(space: Space, infinite: bool, examples: int, seed: int, visit: Callab
             hypothesis.assume(space.admits(trial))
             visit(trial)
 
-    quiet(hypothesis.seed(seed)(hypothesis.given(space.trials(infinite))(example)))()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quiet(hypothesis.seed(seed)(hypothesis.given(space.trials(infinite))(example)))()
 
 
 def _counted(trial: Trial, obligation: Obligation, tally: Tally) -> None:
@@ -130,12 +133,13 @@ def _compared(trial: Trial, comparison: Comparison) -> float | None:
 
 
 def _expected(comparison: Comparison, value: object) -> str:
-    relation = "" if comparison.relation == "=" else f"{comparison.relation} "
+    relation = "" if comparison.relation in "=≐" else f"{comparison.relation} "
     return relation + extended.shown(value)
 
 
 _RELATIONS: dict[str, Callable[[object, object], bool]] = {
     "=": extended.agree,
+    "≐": lambda a, b: extended.is_special(a) and extended.is_special(b) or extended.agree(a, b),
     "≤": lambda a, b: extended.order(a, b) in (-1, 0, None),
     "≥": lambda a, b: extended.order(a, b) in (0, 1, None),
     ">": lambda a, b: extended.order(a, b) in (1, None),

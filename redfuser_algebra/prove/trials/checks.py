@@ -19,7 +19,10 @@ from redfuser_algebra.prove.trials.trial import Trial, is_finite
 
 @dataclass(frozen=True)
 class Comparison:
-    """`got` `relation` `expected`, entry by entry where `where` holds; `what` says which values these are."""
+    """`got` `relation` `expected`, entry by entry where `where` holds; `what` says which values these are.
+
+    The relation ≐ is equality of finite numbers; what is ±inf or NaN need only be either.
+    """
 
     what: str
     got: np.ndarray
@@ -154,7 +157,7 @@ def _readout(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
         if trial.lifted(letters).length >= trial.least:
             written, read = obligation.terms
             yield Comparison(f"{obligation.about[0]} of {letters}", trial.final(letters).of(read),
-                             Evaluation(trial.arithmetic, trial.of(letters)).of(written))
+                             Evaluation(trial.arithmetic, trial.of(letters)).of(written), "≐")
 
 
 def _merge(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
@@ -182,7 +185,7 @@ def _result(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
     for how, state in bracketings.items():
         final = trial.carrier.finalized(state(), trial.instance)
         for number, (output, wanted) in enumerate(zip(trial.form.outputs, expected, strict=True), 1):
-            yield Comparison(f"output {number}, {how}", final.of(output), wanted)
+            yield Comparison(f"output {number}, {how}", final.of(output), wanted, "≐")
 
 
 def _infinities(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:

@@ -19,7 +19,7 @@ from redfuser_algebra.prove.trials.parts import Carrier, Held, Part, Values
 LETTERS = "ABC"
 
 
-@dataclass
+@dataclass(repr=False)
 class Trial:
     """`places` are the elements of the parts A, B and C, which together are all elements of the instance.
 
