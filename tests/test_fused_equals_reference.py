@@ -104,14 +104,8 @@ def check_all_ways(fused, given, sizes, seed):
     expected.check(lambda: by_streams(fused, given, sizes))
 
 
-# What a form's own dangers foretell and no guard mends yet.
-OPEN = {"softpick": "e^(−m) overflows in a part whose largest element is far below 0, and its state does not come back"}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=OPEN[name])) if name in OPEN else name
-    for name in EXPECTED])
+@pytest.mark.parametrize("name", EXPECTED)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_adversarial_inputs(name, data):

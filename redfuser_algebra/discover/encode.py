@@ -62,20 +62,9 @@ class Encoder:
         if expr not in self._known:
             name = self._define(self._written(expr))
             self._known[expr] = name
-            if is_pivot(expr) and self.moving:
-                self._explain_pivot(expr, name)
             for relation in _SIGN_FACTS.get(self.facts.sign(expr), ()):
                 self.lines.append(f"({relation} {name})")
         return self._known[expr]
-
-    def _explain_pivot(self, pivot: Expr, name: str) -> None:
-        """What a new pivot is made of, where that lets it be moved: e^(−m') = e^(0 − m) · e^(m − m')."""
-        value = self.facts.pivots.get(pivot.name)
-        if value is not None and value.op in ("exp", "exp2") and value.args[0].op == "negative":
-            inner = value.args[0].args[0]
-            if is_pivot(inner):
-                self.names.add(value.op)
-                self.lines.append(f'(union {name} (App1 "{value.op}" {self._pair(const(0), inner, "subtract")}))')
 
     def _define(self, text: str) -> str:
         name = f"$t{len(self.lines)}"
@@ -172,8 +161,7 @@ class Encoder:
 
     def _difference(self, expr: Expr) -> str:
         a, b = expr.args
-        shifted = expr.op == "shift" and self.moving and is_pivot(b) and not sees_pivot(a)
-        if shifted or self._meets_pivot(a, b):
+        if self._meets_pivot(a, b):
             return self._pair(a, b, "subtract")
         if self._meets_pivot(b, a):
             return self._times("(Num (rational -1 1))", self.term(call("subtract", b, a)))
