@@ -12,7 +12,7 @@ from itertools import product
 from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import discover
-from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.form import Component, FusedForm, Pivot, Result
 from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr
@@ -21,6 +21,7 @@ from redfuser_algebra.prove.obligations import Obligation
 
 CHECKER = "e-graph"
 STYLES = ("centred", "raw")
+OVER = "the reals, where no divisor is 0, relative to the rows of the law table"
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,18 @@ def _evidence(obligation: Obligation, form: FusedForm, found: Derivation) -> Evi
         return Evidence(CHECKER, CANNOT, {"reason": "a fresh e-graph with these laws did not give the answer again"})
     if not _stated(obligation, form, found.form):
         return Evidence(CHECKER, CANNOT, {"reason": "the laws give another formula"})
-    return Evidence(CHECKER, PROVED, {"laws": list(found.laws), "questions": found.questions,
-                                      "relative to": "the rows of the law table"})
+    return Evidence(CHECKER, PROVED, {"laws": list(found.laws), "questions": found.questions, "over": OVER})
 
 
 def _stated(obligation: Obligation, form: FusedForm, derived: FusedForm) -> bool:
-    """Whether what the form states is, term for term, what was derived."""
-    name = obligation.about[0]
+    """Whether what the form states is, term for term, what was derived: the formula, and what its pivots mean."""
+    pairs = [(form.pivots, derived.pivots), (form.results, derived.results)]
     if obligation.kind == "rebase":
-        return form.component(name).rebase is derived.component(name).rebase
-    values = [{result.name: result.value for result in each.results}[name] for each in (form, derived)]
-    return values[0] is values[1] and {p.name: p.value for p in form.pivots}.keys() == {p.name for p in derived.pivots} and all(
-        p.value is q.value for p, q in zip(form.pivots, derived.pivots, strict=True))
+        name = obligation.about[0]
+        pairs.append(([form.component(name)], [derived.component(name)]))
+    return all(len(a) == len(b) and all(x.name == y.name and _formula(x) is _formula(y) for x, y in zip(a, b, strict=True))
+               for a, b in pairs)
 
 
+def _formula(row: Component | Pivot | Result) -> Expr:
+    return row.rebase if isinstance(row, Component) else row.value

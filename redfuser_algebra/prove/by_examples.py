@@ -162,6 +162,27 @@ def _evidence(space: Space, obligation: Obligation, tally: Tally, examples: int,
     return Evidence(CHECKER, TESTED, said)
 
 
+def refutation(space: Space, obligations: Sequence[Obligation], examples: int, seed: int) -> dict[str, object] | None:
+    """The simplest example that refutes any of these obligations, or None if none was found."""
+    for infinite in (False, True):
+        group = [o for o in obligations if (o.kind == "infinities") == infinite and not o.limit]
+
+        def visit(trial: Trial) -> None:
+            for obligation in group:
+                try:
+                    checked(trial, obligation)
+                except (extended.Undecided, Unsupported):
+                    continue
+                except Failed as failed:
+                    raise Failed({"obligation": obligation.id, **failed.detail}) from None
+
+        try:
+            _swept(space, infinite, examples, seed, visit, shrink=True)
+        except Failed as failed:
+            return failed.detail
+    return None
+
+
 def _power_of_ten(radius: float) -> str:
     """The least power of ten that is larger than a radius."""
     return f"1e{floor(log10(radius)) + 1}"

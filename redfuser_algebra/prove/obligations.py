@@ -23,10 +23,6 @@ KINDS = ("monoid", "rebase", "endomorphism", "cocycle", "order", "safety", "drop
          "infinities")
 """Every kind of obligation, in the order in which certificates list them."""
 
-TWINS = ("shift", "anchor", "ratio", "scaled", "scale")
-"""Operations of a form that are completed for infinities, zeros and empty parts."""
-
-
 @dataclass(frozen=True)
 class Obligation:
     """One statement: `about` names components, results or a monoid, `terms` are the sides that a checker compares.
@@ -220,8 +216,5 @@ def _result(operator: Operator, form: FusedForm, conditions: tuple[str, ...], pr
 
 
 def _infinities(form: FusedForm) -> Obligation:
-    used = {term.op for component in form.state for term in subterms(component.lift, component.rebase)}
-    guarded = bool(used & {*TWINS, "where"})
     statement = "where elements are ±inf and the operator as written still has finite results, so has the form, the same"
-    return Obligation("infinities", "infinities", statement, r"x_l = \pm\infty",
-                      tuple(map(str, form.guards)), limit=not guarded)
+    return Obligation("infinities", "infinities", statement, r"x_l = \pm\infty", tuple(map(str, form.guards)))

@@ -15,7 +15,7 @@ import numpy as np
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.prove.trials import extended
+from redfuser_algebra.prove.trials import exact_functions, extended
 
 NOWHERE = -1
 """The position of a winner where no element takes part."""
@@ -57,21 +57,21 @@ def _skipping_nan(a: object, b: object, better: Callable) -> object:
 
 
 _EXACT_UFUNCS = {name: np.frompyfunc(function, FUNCTIONS[name].arity, 1)
-                 for name, function in (extended.FUNCTION_OF | extended.TRUTH_OF).items()}
+                 for name, function in (exact_functions.FUNCTION_OF | exact_functions.TRUTH_OF).items()}
 
 
 def _exactly(term: Expr, operands: list[np.ndarray]) -> np.ndarray:
     if term.op == "cast":
-        return np.asarray(np.frompyfunc(extended.cast(term.attrs[0]), 1, 1)(*operands), object)
+        return np.asarray(np.frompyfunc(exact_functions.cast(term.attrs[0]), 1, 1)(*operands), object)
     value = _EXACT_UFUNCS[term.op](*operands)
-    return np.asarray(value, bool if term.op in extended.TRUTH_OF else object)
+    return np.asarray(value, bool if term.op in exact_functions.TRUTH_OF else object)
 
 
 EXACT = Arithmetic(
     "exact", np.dtype(object), extended.exact, _exactly,
     {monoid: _EXACT_UFUNCS[name] for monoid, name in _JOINED.items()} | _LOGIC | {
-        "fmax": np.frompyfunc(lambda a, b: _skipping_nan(a, b, extended.maximum), 2, 1),
-        "fmin": np.frompyfunc(lambda a, b: _skipping_nan(a, b, extended.minimum), 2, 1)},
+        "fmax": np.frompyfunc(lambda a, b: _skipping_nan(a, b, exact_functions.maximum), 2, 1),
+        "fmin": np.frompyfunc(lambda a, b: _skipping_nan(a, b, exact_functions.minimum), 2, 1)},
     extended.order)
 
 

@@ -63,9 +63,10 @@ class Values:
         """The value of a symbol."""
         symbols = self.evaluation.symbols
         if name not in symbols:
-            if name not in self._definitions:
+            definition = self._definitions.pop(name, None)
+            if definition is None:
                 raise Incomplete(f"{name} is needed, and the state does not hold it at that point")
-            symbols[name] = self.of(self._definitions[name])
+            symbols[name] = self.of(definition)
         return symbols[name]
 
     def hold(self, name: str, held: Held) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.discover.form import Component
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.prove.symbolic import Places, Translation, Untranslated, cases
+from redfuser_algebra.prove.simplifying.symbolic import Places, Translation, Untranslated, cases
 
 if TYPE_CHECKING:
     import sympy
@@ -37,7 +37,8 @@ class Signs:
             left, right = (side.args[0] if side.op == "anchor" else side for side in left.args)
         if o.relation in ("≤", "≥") and right.op != "const":
             larger = self.sp.Max if o.relation == "≤" else self.sp.Min
-            a, b = self.about(left), self.about(right)
+            of_an_element = any(self.form.axis in side.axes for side in (left, right))
+            a, b = (self.about(side, 2 if of_an_element else 1) for side in (left, right))
             return "for two elements, by the meaning of max and min" if larger(a, b) == b else ""
         if o.relation in (">", "≥"):
             values = list(cases(lambda choices: self.signed(left, choices), 16))
@@ -45,10 +46,10 @@ class Signs:
             return "by the signs of its parts" if all(known) else ""
         raise Untranslated(o.relation)
 
-    def about(self, term: Expr) -> sympy.Expr:
-        """A term of the first element or of pivots: an old pivot is made of the first element, a new one of two."""
+    def about(self, term: Expr, old: int) -> sympy.Expr:
+        """A term of the first element or of pivots; old pivots are made of `old` elements, new ones of two."""
         def lookup(part: Expr, places: Places) -> sympy.Expr:
-            name, elements = part.name.removesuffix(PRIME), 2 if part.name.endswith(PRIME) or self.varies(term) else 1
+            name, elements = part.name.removesuffix(PRIME), 2 if part.name.endswith(PRIME) else old
             component = self.components.get(name)
             if component is None and name in self.rows:
                 return self.translation(lookup).of(self.rows[name], places)
@@ -58,10 +59,6 @@ class Signs:
             return join(*(self.translation(lookup, element).of(component.lift, places) for element in range(elements)))
 
         return self.translation(lookup).of(term)
-
-    def varies(self, term: Expr) -> bool:
-        """Whether a term is of an element."""
-        return self.form.axis in term.axes
 
     def translation(self, lookup, element: int = 0, choices=None) -> Translation:
         """A translation in which `lookup` says what symbols mean."""

@@ -1,0 +1,1 @@
+"""Simplifying: terms of a form as SymPy understands them."""
