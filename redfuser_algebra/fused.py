@@ -85,9 +85,12 @@ class Fused:
         sizes = [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK)
         return fused_by_chunks(self.operator, self.form, binding, sizes)
 
-    def stream(self, /, start: int | None = None, **given: object) -> Stream:
-        """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`."""
-        return Stream(self.operator, self.form, start, **given)
+    def stream(self, /, start: int | None = None, length: int | None = None, **given: object) -> Stream:
+        """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`.
+
+        `length` is the number of elements in all, where `form.length_given` says that they depend on it.
+        """
+        return Stream(self.operator, self.form, start, length, **given)
 
     @cached_property
     def certificate(self) -> Certificate:

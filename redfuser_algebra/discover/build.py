@@ -12,6 +12,7 @@ from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fac
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
 from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.search import Search
+from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
@@ -43,7 +44,7 @@ def built(search: Search) -> FusedForm:
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
-        guards=tuple(_guards(state)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
+        guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
         trace=tuple(search.questions))
 
 
@@ -147,9 +148,12 @@ def _anchored(expr: Expr) -> Expr:
     return substitute(expr, {term: call("shift", *map(anchor, term.args)) for term in subterms(expr) if term.op == "shift"})
 
 
-def _guards(state: tuple[Component, ...]) -> Iterator[Guard]:
+def _guards(state: tuple[Component, ...], axis: str) -> Iterator[Guard]:
     formulas = [expr for component in state for expr in (component.lift, component.rebase)]
     used = {term.op for term in subterms(*formulas)}
+    elements = subterms(*formulas, *(component.mask for component in state if component.mask is not None))
+    if any(term.op == "size" and copied_axis(term.axis) == axis != term.axis for term in elements):
+        yield Guard("size", f"the length of {axis} is known before the sweep: elements take part by it from the first one on")
     for operation, statement in _GUARDS:
         if operation in used:
             yield Guard(operation, statement)

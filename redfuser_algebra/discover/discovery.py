@@ -1,7 +1,8 @@
 """Discovery: a cascade in, its fused form or a refusal out.
 
-The search is tried as declared; if it is stuck, once more as if inputs and parameters were positive, and then the
-form says so in its assumptions.
+The search is tried as declared.  If it is stuck and elements see the length of the axis by itself, it is tried with
+the length known beforehand, of which the form then has a guard; if that does not help, once more as if inputs and
+parameters were positive, and then the form says so in its assumptions.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.lengths import length_given
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
 from redfuser_algebra.discover.search import Search, Stuck
@@ -43,15 +45,29 @@ class Discovery:
 def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings = Settings()) -> Discovery:
     """The fused form of a cascade, or why there is none."""
     start = time.perf_counter()
-    search = Search(cascade, assume, settings)
+    search, known = Search(cascade, assume, settings), length_given(cascade)
     try:
         search.run()
         return Discovery(cascade, built(search), None, tuple(search.questions), time.perf_counter() - start)
     except Stuck as stuck:
-        form, hopeful = _conditional(cascade, assume, settings)
-        trace = (*search.questions, *hopeful)
+        form, trace = _searched(known, assume, settings) if known else (None, ())
+        if form is None:
+            form, hopeful = _conditional(known or cascade, assume, settings)
+            trace += hopeful
         refusal = None if form else refused(stuck, search)
-        return Discovery(cascade, form, refusal, trace, time.perf_counter() - start)
+        return Discovery(cascade, form, refusal, (*search.questions, *trace), time.perf_counter() - start)
+
+
+def _searched(
+    cascade: Cascade, assume: tuple[Expr, ...], settings: Settings
+) -> tuple[FusedForm | None, tuple[Question, ...]]:
+    """The form of a cascade, if the search finds one, and the questions asked."""
+    search = Search(cascade, assume, settings)
+    try:
+        search.run()
+        return built(search), tuple(search.questions)
+    except Stuck:
+        return None, tuple(search.questions)
 
 
 def _conditional(
@@ -65,14 +81,9 @@ def _conditional(
     questions: list[Question] = []
 
     def form(conditions: list[Expr]) -> FusedForm | None:
-        search = Search(cascade, (*assume, *conditions), settings)
-        try:
-            search.run()
-        except Stuck:
-            return None
-        finally:
-            questions.extend(search.questions)
-        return replace(built(search), assumptions=tuple(conditions))
+        found, asked = _searched(cascade, (*assume, *conditions), settings)
+        questions.extend(asked)
+        return found and replace(found, assumptions=tuple(conditions))
 
     found = form(assumed)
     for condition in list(assumed) if found else ():

@@ -123,11 +123,20 @@ class FusedForm:
 
     @cached_property
     def axis_copies(self) -> dict[str, str]:
-        """Axes that the formulas contract over next to the axis they copy: copy → axis."""
-        formulas = [component.rebase for component in self.state] + [component.lift for component in self.state]
-        formulas += [row.value for row in (*self.pivots, *self.results)]
-        axes = dict.fromkeys(axis for term in subterms(*formulas) for axis in term.axes)
+        """Axes next to the axis they copy, copy → axis: those the formulas contract over, and the reduced one at its final length."""
+        formulas = [expr for c in self.state for expr in (c.rebase, c.lift, c.mask) if expr is not None]
+        terms = subterms(*formulas, *(row.value for row in (*self.pivots, *self.results)))
+        axes = dict.fromkeys(axis for term in terms for axis in ((term.axis,) if term.op == "size" else term.axes))
         return {axis: copied_axis(axis) for axis in axes if copied_axis(axis) != axis}
+
+    @property
+    def length_given(self) -> bool:
+        """Whether the final length of the axis must be known before the sweep: elements see the size of a copy of it."""
+        return self.axis in self.axis_copies.values()
+
+    def lengths(self, final: int) -> dict[str, int]:
+        """The sizes that follow from the final length: those of the axis and of the copies that stand for all of it."""
+        return {self.axis: final} | {copy: final for copy, axis in self.axis_copies.items() if axis == self.axis}
 
     def component(self, name: str) -> Component:
         """The component of that name.  Raises KeyError."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import LEAVES, Expr
 from redfuser_algebra.language.text import shared_terms
 
@@ -107,7 +108,7 @@ def _leaf(term: Expr) -> Written:
     if term.op == "const":
         return _constant(term.value)
     if term.op == "size":
-        return f"N_{{{name_latex(term.axis)}}}", SCRIPT
+        return f"N_{{{name_latex(copied_axis(term.axis))}}}", SCRIPT
     if term.op == "index":
         return name_latex(term.axis), SCRIPT
     below = list(map(name_latex, term.axes)) if term.op == "input" else []

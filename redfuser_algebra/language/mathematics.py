@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.tidy import repeated_elements, tidied
 
@@ -113,7 +114,7 @@ _LEAF = {
     "const": _constant,
     "input": lambda term: (f"{term.name}[{','.join(term.axes)}]" if term.axes else term.name, ATOM),
     "index": lambda term: (term.axis, ATOM),
-    "size": lambda term: (f"N_{term.axis}", ATOM),
+    "size": lambda term: (f"N_{copied_axis(term.axis)}", ATOM),
     "param": lambda term: (term.name, ATOM),
     "symbol": lambda term: (term.name, ATOM),
 }

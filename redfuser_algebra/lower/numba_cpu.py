@@ -122,7 +122,7 @@ class _Printer(FormulaPrinter):
         if leaf.op == "index" and leaf.axis in self.program.rows:
             return ("i0", "(i0 + nb - 1)") if leaf.axis == block else (f"i_{leaf.axis}",) * 2
         if leaf.op == "size":
-            return (f"n_{leaf.axis}",) * 2
+            return (self.size(leaf.axis),) * 2
         if leaf.op == "input" and set(leaf.axes) <= set(self.program.rows) - {block} or leaf.op == "param":
             return (self.storage.leaves(self.storage.held.__getitem__)(leaf).given,) * 2
         return None

@@ -13,6 +13,7 @@ from functools import cached_property
 from importlib import metadata
 
 from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.discover.lengths import length_given
 from redfuser_algebra.discover.show import summary
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.errors import OperatorError
@@ -140,6 +141,7 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
     form as the product does, so that it is measured, too.  `progress` is told (done, of how many).
     """
     examples = examples or (DEEP_EXAMPLES if deep else EXAMPLES)
+    cascade = length_given(cascade) or cascade if form.length_given else cascade
     asked, trials = obligations(operator, cascade, form), space(operator, cascade, form)
     told = _stages(progress)
     by_laws, laws = derived(cascade, operator.assume, form, asked, told(0, 30))

@@ -24,13 +24,18 @@ class Stream:
     """The running state of an operator over its reduced axis.
 
     `start` is the absolute position of the first element (what `ra.index` and argmax speak of); by default 0, and
-    a stream merged into another follows it.  Inputs without the axis and parameters may be given here, or with any
+    a stream merged into another follows it.  `length` is how many elements there will be in all, which forms need
+    whose elements see it (their guards say so).  Inputs without the axis and parameters may be given here, or with any
     update; they must not change.  If the operator has maps, the stream refers to the chunks it was given (it does
     not copy them) so that `result` can sweep them again: do not overwrite them.
     """
 
-    def __init__(self, operator: Operator, form: FusedForm, /, start: int | None = None, **given: object) -> None:
-        self._operator, self._form, self._given = operator, form, given
+    def __init__(self, operator: Operator, form: FusedForm, /, start: int | None = None, length: int | None = None,
+                 **given: object) -> None:
+        if form.length_given and length is None:
+            raise OperatorError(f"a stream of {operator.name}", f"its elements see the length of {form.axis!r} from the "
+                                "first one on", "say how many there will be: stream(length=…)")
+        self._operator, self._form, self._given, self._final = operator, form, given, length
         self._placed, self._next = start is not None, start or 0
         self._fixed: Environment | None = None
         self._state: State | None = None
@@ -87,6 +92,9 @@ class Stream:
         Raises OperatorError before the first update, and where the operator has no value (the max of no elements).
         """
         self._check_started("the result")
+        if self._form.length_given and self.length != self._final:
+            raise OperatorError(f"the result of {self!r}", f"its elements were to be {self._final}",
+                                "add the others first, or make the stream with another length")
         whole = replace(self._fixed, sizes={**self._fixed.sizes, self._form.axis: self.length})
         return completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole)
 
@@ -139,6 +147,9 @@ class Stream:
                                 f"{twice[0]} was also given by position", "give it once")
         given = self._given | by_position | named
         environment = environment_of(operator, operator.bind(**given), self._form)
+        if self._form.length_given:
+            final = {**environment.sizes, **self._form.lengths(self._final), axis: environment.sizes[axis]}
+            environment = replace(environment, sizes=final)
         self._check_same(environment)
         self._given = {name: value for name, value in given.items() if name not in varying}
         return replace(environment, starts={axis: start})

@@ -83,7 +83,7 @@ class FloatTrial:
         space = self.space
         arrays = {name: laid_out(_numbers(array, arithmetic), space.operator.inputs[name], space.axes)
                   for name, array in self.arrays.items()}
-        return Instance(space.form.axis, space.axes, {**space.sizes, space.form.axis: self.length}, arrays, self.params,
+        return Instance(space.form.axis, space.axes, {**space.sizes, **space.form.lengths(self.length)}, arrays, self.params,
                         tuple(range(self.length)), space.operator.inputs | space.form.symbol_axes)
 
 

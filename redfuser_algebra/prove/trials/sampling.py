@@ -69,7 +69,7 @@ class Space:
         groups = draw(st.lists(st.integers(0, 2), min_size=length, max_size=length))
         if self.form.order == "ordered":
             groups = sorted(groups)
-        sizes = {**self.sizes, self.form.axis: length}
+        sizes = {**self.sizes, **self.form.lengths(length)}
         arrays = {name: self._array(draw, st, name, own, sizes, infinite) for name, own in self.operator.inputs.items()}
         params = {name: draw(st.sampled_from(values)) for name, values in self.params.items()}
         own = self.operator.inputs | self.form.symbol_axes
@@ -119,7 +119,7 @@ def _sizes(operator: Operator, cascade: Cascade, form: FusedForm) -> dict[str, i
     for axis in axes:
         if max([_entries(own, sizes, form.axis) for own in operator.inputs.values()]) > WIDEST and least.get(axis, 1) == 1:
             sizes[axis] = 1
-    return sizes | {copy: sizes[axis] for copy, axis in form.axis_copies.items()}
+    return sizes | {copy: sizes[axis] for copy, axis in form.axis_copies.items() if axis != form.axis}
 
 
 def _entries(own: Sequence[str], sizes: dict[str, int], axis: str) -> int:
