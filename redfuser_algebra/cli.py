@@ -1,4 +1,4 @@
-"""The command `redfuser`: fuse, run, catalogue, explain, demo, bench, lab.
+"""The command `redfuser`: fuse, prove, run, catalogue, explain, demo, bench, lab.
 
 Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 70 a fault of this package, 130 stopped by Ctrl-C.
 Tables and colour are for terminals; piped output is plain text.
@@ -31,11 +31,16 @@ from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
+from redfuser_algebra.prove import proof
 from redfuser_algebra.run import files
 from redfuser_algebra.run.law_examples import explained
 
 CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
 BAD_INPUT, FAULT, STOPPED = 2, 70, 130
+STANDINGS = {proof.ESTABLISHED: 0, proof.REFUSED: 1, proof.OPEN: 3, proof.WRONG: FAULT}
+SEVERITY = (0, 3, 1, FAULT)
+"""Exit codes of several operators: the last of these that occurs is that of all."""
+
 UsageError = typer.BadParameter.__base__
 """Newer typers carry their own click, older ones import it: this is the class that the one at hand raises."""
 
@@ -81,6 +86,42 @@ def fuse(target: Target, prefer: PreferOption = Preference.centred, axis: AxisOp
     return next((code for code in (1, 3) if code in codes), 0)
 
 
+@app.command()
+def prove(target: Target, prefer: PreferOption = Preference.centred, axis: AxisOption = None,
+          examples: Annotated[int | None, typer.Option(min=1, help="Exact experiments to make; 40, or 1000 with --deep.")] = None,
+          seed: Annotated[int, typer.Option(min=0, help="What the experiments are drawn from.")] = 0,
+          deep: Annotated[bool, typer.Option("--deep", help="Many more experiments; may take minutes.")] = False,
+          as_json: JsonOption = False,
+          as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the whole certificate as Markdown.")] = False,
+          output: Annotated[str | None, typer.Option("--output", "-o", help="Write the certificate to this .json, .md or .html file.")] = None
+          ) -> int:
+    """Certify the fused form of an operator: every obligation, with what is proved and what is tested.
+
+    An operator that is not fusable is refused with its witness, which is computed again.
+    """
+    operators = operators_of(target)
+    path = Path(output) if output else None
+    if path and proof.checked_suffix(path.suffix) and len(operators) > 1:
+        raise several(f"proving {target} into one file", operators)
+    made: list[proof.Proof] = []
+    for operator in operators:
+        with working(f"fusing {operator.name}"):
+            verdict = ra.decide(operator, axis=axis, prefer=prefer)
+        with progress(f"proving {operator.name}") as told:
+            made.append(proof.proved(verdict, told, examples=examples, seed=seed, deep=deep))
+        if as_markdown:
+            show_lines(made[-1].to_markdown().splitlines())
+        elif not as_json:
+            show(made[-1].sections())
+        if made[-1].stopped:
+            break
+    if as_json:
+        print_json([each.record() for each in made] if len(operators) > 1 else made[0].record())
+    if path:
+        files.written(path, lambda file: file.write(made[0].written(path.suffix).encode()))
+    return STOPPED if made[-1].stopped else max((STANDINGS[each.standing] for each in made), key=SEVERITY.index)
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context, target: Target, axis: AxisOption = None,
         output: Annotated[str | None, typer.Option("--output", "-o", help="A .npy, .npz, .csv or .txt file.")] = None,
@@ -91,8 +132,7 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
     """
     operators = operators_of(target)
     if len(operators) > 1:
-        raise OperatorError(f"running {target}", f"it holds {len(operators)} operators: "
-                            f"{', '.join(each.name for each in operators)}", "name one of the catalogue, or give a file with one")
+        raise several(f"running {target}", operators)
     path = files.checked_destination(output) if output else None
     values = files.given(operators[0], context.args)
     operators[0].bind(**values)
@@ -221,6 +261,12 @@ def operators_of(target: str) -> tuple[ra.Operator, ...]:
         raise OperatorError(f"the operator {target!r}", "the catalogue has none of that name and there is no such file",
                             f"did you mean {' or '.join(near)}?" if near else "list the names with `redfuser catalogue`")
     return (ra.parse_operator(target),)
+
+
+def several(asked: str, operators: tuple[ra.Operator, ...]) -> OperatorError:
+    """The error where one operator is wanted and a file holds more."""
+    return OperatorError(asked, f"it holds {len(operators)} operators: {', '.join(each.name for each in operators)}",
+                         "name one of the catalogue, or give a file with one")
 
 
 def working(what: str) -> AbstractContextManager:

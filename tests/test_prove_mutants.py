@@ -37,9 +37,9 @@ def test_nobody_proves_that_a_wrong_component_moves_rightly(mutant):
     fused = mutants.fused(mutant.of)
     form, cascade = mutant.spoilt(fused.form), fused.decision.main.cascade
     asked = [o for o in obligations(fused.operator, cascade, form) if o.kind in ("rebase", "endomorphism", "cocycle", "order")]
-    tried = by_examples.tested(space(fused.operator, cascade, form), asked, EXAMPLES, 0)
+    tried = dict(by_examples.tested(space(fused.operator, cascade, form), asked, EXAMPLES, 0))
     refuted = {id for id, e in tried.items() if e.verdict == "refuted" and "is needed" not in e.detail["counterexample"]["where"]}
-    for proofs in (simplified(fused.operator, form, asked), derived(cascade, fused.operator.assume, form, asked)[0]):
+    for proofs in (dict(simplified(fused.operator, form, asked)), dict(derived(cascade, fused.operator.assume, form, asked, []))):
         assert not refuted & {id for id, evidence in proofs.items() if evidence.verdict == "proved"}
 
 

@@ -5,7 +5,7 @@ laws.  What is proved here is proved relative to the rows of the law table, whic
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -34,17 +34,17 @@ class Derivation:
     confirmed: bool
 
 
-def derived(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, obligations: Sequence[Obligation],
-            told: Callable[[int, int], None] = lambda done, whole: None) -> tuple[dict[str, Evidence], tuple[str, ...]]:
-    """Evidence for rebase rules and results by obligation, and the laws that they rest on."""
+def derived(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, obligations: Sequence[Obligation], laws: list[str],
+            told: Callable[[int, int], None] = lambda done, whole: None) -> Iterator[tuple[str, Evidence]]:
+    """The ids of rebase rules and results with the evidence; the laws that they rest on are added to `laws`."""
     needed: dict[str, None] = {}
     confirmed = True
     for number, question in enumerate(form.trace, 1):
         confirmed = _again(question, needed) and confirmed
         told(number, len(form.trace))
-    laws = tuple(law for law in LAWS if law in needed)
-    found = _derivation(cascade, (*assume, *form.assumptions), form, laws, confirmed)
-    return {o.id: _evidence(o, form, found) for o in obligations if o.kind in ("rebase", "readout")}, laws
+    laws += [law for law in LAWS if law in needed]
+    found = _derivation(cascade, (*assume, *form.assumptions), form, tuple(laws), confirmed)
+    yield from ((o.id, _evidence(o, form, found)) for o in obligations if o.kind in ("rebase", "readout"))
 
 
 def _again(question: Question, needed: dict[str, None]) -> bool:

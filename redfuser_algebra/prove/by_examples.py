@@ -6,7 +6,7 @@ that does not.  Nothing is printed and nothing is stored; the same seed draws th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -44,10 +44,10 @@ class Tally:
 
 
 def tested(space: Space, obligations: Sequence[Obligation], examples: int, seed: int,
-           told: Callable[[int, int], None] = lambda done, whole: None) -> dict[str, Evidence]:
-    """Evidence for each obligation by its id."""
+           told: Callable[[int, int], None] = lambda done, whole: None) -> Iterator[tuple[str, Evidence]]:
+    """The id of each obligation with the evidence; stopped by Ctrl-C, with that of the examples made until then."""
     groups = [[o for o in obligations if (o.kind == "infinities") == infinite] for infinite in (False, True)]
-    found, done = {}, 0
+    done = 0
     for group, infinite in zip(groups, (False, True), strict=True):
         tallies = {o.id: Tally() for o in group}
 
@@ -58,10 +58,17 @@ def tested(space: Space, obligations: Sequence[Obligation], examples: int, seed:
             for obligation in group:
                 _counted(trial, obligation, tallies[obligation.id])
 
-        if group:
-            _swept(space, infinite, examples, seed, visit)
-        found |= {o.id: _evidence(space, o, tallies[o.id], examples, seed, infinite) for o in group}
-    return found
+        stopped = False
+        try:
+            if group:
+                _swept(space, infinite, examples, seed, visit)
+        except KeyboardInterrupt:
+            stopped = True
+        for o in group:
+            if not stopped or tallies[o.id].held:
+                yield o.id, _evidence(space, o, tallies[o.id], examples, seed)
+        if stopped:
+            raise KeyboardInterrupt
 
 
 def _swept(space: Space, infinite: bool, examples: int, seed: int, visit: Callable[[Trial], None], shrink: bool = False) -> None:
@@ -148,7 +155,7 @@ _RELATIONS: dict[str, Callable[[object, object], bool]] = {
 """When a relation holds; of a NaN nothing is claimed but equality."""
 
 
-def _evidence(space: Space, obligation: Obligation, tally: Tally, examples: int, seed: int, infinite: bool) -> Evidence:
+def _evidence(space: Space, obligation: Obligation, tally: Tally, examples: int, seed: int) -> Evidence:
     said = {"seed": seed, "examples": tally.held, "arithmetic": "rational" if not tally.radius else "balls"}
     if tally.radius:
         said["radius"] = _power_of_ten(tally.radius)

@@ -5,7 +5,7 @@ that are hard on floats, next to those of the operator as written; and what is l
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,15 @@ INPUTS = (
 )
 
 
-def measured(space: Space, interpreter: Interpreter | None, seed: int) -> Evidence:
+def measured(space: Space, cascade: Cascade, interpreter: Interpreter | None, seed: int) -> Iterator[tuple[str, Evidence]]:
+    """The two obligations about floats with their evidence: errors near 0, and for forms with means what is lost far from it."""
+    yield "floats", _near(space, interpreter, seed)
+    moved = centred_inputs(space.form)
+    if moved:
+        yield "floats:far", _far(space, cascade, moved, seed)
+
+
+def _near(space: Space, interpreter: Interpreter | None, seed: int) -> Evidence:
     """How far the form is from the truth, for each width of float and each kind of inputs."""
     figures: dict[str, object] = {}
     for dtype in DTYPES:
@@ -101,11 +109,8 @@ def centred_inputs(form: FusedForm) -> set[str]:
     return {part.name for term in about for part in subterms(term.args[0]) if part.op == "input"}
 
 
-def lost(space: Space, cascade: Cascade, seed: int) -> Evidence | None:
-    """What float32 and float64 lose at a mean of 1e8 with spread 1, centred and raw; None for forms without means."""
-    moved = centred_inputs(space.form)
-    if not moved:
-        return None
+def _far(space: Space, cascade: Cascade, moved: set[str], seed: int) -> Evidence:
+    """What float32 and float64 lose at a mean of 1e8 with spread 1, centred and raw."""
     rng = np.random.default_rng(seed)
     near = drawn(space, rng, lambda x: SPREAD * x, "float64", FAR)
     inputs = {name: array + OFFSET if name in moved else array for name, array in near.items()}

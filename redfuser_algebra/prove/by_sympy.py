@@ -5,7 +5,7 @@ rebase rules are linear; the order of pivots, where a choice depends on it, is t
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.monoids import MONOIDS
@@ -27,15 +27,13 @@ _LATTICE = {"sum": "Add", "prod": "Mul", "max": "Max", "min": "Min", "fmax": "Ma
 
 
 def simplified(operator: Operator, form: FusedForm, obligations: Sequence[Obligation],
-               told: Callable[[int, int], None] = lambda done, whole: None) -> dict[str, Evidence]:
-    """Evidence for each obligation that SymPy can be asked about, by its id."""
+               told: Callable[[int, int], None] = lambda done, whole: None) -> Iterator[tuple[str, Evidence]]:
+    """The id of each obligation that SymPy can be asked about, with the evidence, as it comes."""
     asked = [o for o in obligations if o.kind in _QUESTIONS and o.id != "safety:finite"]
     prover = Prover(operator, form, obligations)
-    found = {}
     for number, obligation in enumerate(asked, 1):
-        found[obligation.id] = prover.evidence(obligation)
+        yield obligation.id, prover.evidence(obligation)
         told(number, len(asked))
-    return found
 
 
 class Prover(FormTerms):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from importlib import metadata
 
 from redfuser_algebra.discover.form import FusedForm
@@ -20,7 +21,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.by_egraph import derived
 from redfuser_algebra.prove.by_examples import tested
-from redfuser_algebra.prove.by_floats import lost, measured
+from redfuser_algebra.prove.by_floats import centred_inputs, measured
 from redfuser_algebra.prove.by_sympy import simplified
 from redfuser_algebra.prove.certificate_text import html, markdown
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED, TESTED, VERDICTS, Evidence, Row
@@ -42,7 +43,7 @@ class Certificate:
     """The evidence that a fused form computes its operator.
 
     `status` is "proved" or "tested" if every obligation is, "proved and tested" if each is one of both, "refuted" if
-    some is, "incomplete" if some is neither.  `laws` are the rows of the law table that the e-graph needed.  `hash`
+    some is, "incomplete" if some is neither or was not looked at.  `laws` are the rows of the law table that the e-graph needed.  `hash`
     is of the content without versions and measured figures.
     """
 
@@ -86,6 +87,11 @@ class Certificate:
         """Where the form stops doing what the operator as written does, with an example."""
         return tuple(row for row in self.rows if row.verdict == REFUTED and row.limit)
 
+    @property
+    def unseen(self) -> tuple[Row, ...]:
+        """The obligations that no checker has looked at, because it was stopped."""
+        return tuple(row for row in self.rows if not row.evidence and row.id not in self.proved)
+
     @cached_property
     def status(self) -> str:
         """In one or three words, what is known."""
@@ -93,7 +99,7 @@ class Certificate:
             return REFUTED
         needed = [row for row in self.rows if not row.limit and row.kind not in OPTIONAL]
         verdicts = {PROVED if row.id in self.proved else row.verdict for row in needed}
-        if CANNOT in verdicts:
+        if CANNOT in verdicts or self.unseen:
             return "incomplete"
         return f"{PROVED} and {TESTED}" if len(verdicts) > 1 else verdicts.pop()
 
@@ -138,24 +144,41 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
     """The certificate of a form.
 
     Exact experiments are made on `examples` examples (40; 1000 if `deep`), drawn from `seed`.  `interpreter` runs the
-    form as the product does, so that it is measured, too.  `progress` is told (done, of how many).
+    form as the product does, so that it is measured, too.  `progress` is told (done, of how many).  Raises Stopped, a
+    KeyboardInterrupt that holds what was established, on Ctrl-C.
     """
     examples = examples or (DEEP_EXAMPLES if deep else EXAMPLES)
     cascade = length_given(cascade) or cascade if form.length_given else cascade
     asked, trials = obligations(operator, cascade, form), space(operator, cascade, form)
     told = _stages(progress)
-    by_laws, laws = derived(cascade, operator.assume, form, asked, told(0, 30))
-    by_simplifying = simplified(operator, form, asked, told(30, 50))
-    by_trying = tested(trials, asked, examples, seed, told(50, 95))
-    rows = [_row(o, [found[o.id] for found in (by_laws, by_simplifying, by_trying) if o.id in found]) for o in asked]
-    rows.append(_row(_FLOATS, [measured(trials, interpreter, seed)]))
-    far = lost(trials, cascade, seed)
-    rows += [] if far is None else [_row(_FAR, [far])]
-    told(95, 100)(1, 1)
+    about = {o.id: o for o in (*asked, _FLOATS, *([_FAR] if centred_inputs(form) else []))}
+    found: dict[str, list[Evidence]] = {id: [] for id in about}
+    laws: list[str] = []
+    stopped = False
+    try:
+        for id, evidence in chain(
+            derived(cascade, operator.assume, form, asked, laws, told(0, 30)), simplified(operator, form, asked, told(30, 50)),
+            tested(trials, asked, examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
+        ):
+            found[id].append(evidence)
+        told(95, 100)(1, 1)
+    except KeyboardInterrupt:
+        stopped = True
     facts = tuple(str(fact) for fact in dict.fromkeys(form.facts) if fact.kind != "danger")
-    return Certificate(
-        str(operator), form.axis, f"{summary(form)}\n\n{form.update}", tuple(rows), laws, tuple(map(str, form.guards)), facts,
-        tuple(map(str, dict.fromkeys(form.dangers))), examples, seed, versions())
+    certificate = Certificate(
+        str(operator), form.axis, f"{summary(form)}\n\n{form.update}", tuple(_row(about[id], found[id]) for id in about),
+        tuple(laws), tuple(map(str, form.guards)), facts, tuple(map(str, dict.fromkeys(form.dangers))), examples, seed, versions())
+    if stopped:
+        raise Stopped(certificate)
+    return certificate
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while a certificate was made; `certificate` holds what was established until then."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__()
+        self.certificate = certificate
 
 
 _FLOATS = Obligation(

@@ -5,7 +5,7 @@ In: a Certificate.  Out: text.  What is proved and what is tested stand in colum
 from __future__ import annotations
 
 import html as escaping
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED, TESTED, Evidence, Row
@@ -32,6 +32,7 @@ def _sections(c: Certificate) -> Iterator[str]:
                                          and row.kind in ("rebase", "cocycle")))
     yield _list("Refuted", (f"{row.id}: {counterexample(row)}" for row in c.refuted))
     yield _list("Limits", (f"{row.id}: {counterexample(row)}" for row in c.limits))
+    yield _list("Not looked at", (f"{row.id}: {row.statement}" for row in c.unseen))
     yield _list("Not decided", (f"{row.id}, {e.checker}: {e.detail.get('reason', '')}" for row in c.rows for e in row.by(CANNOT)))
     yield _list("Laws", [", ".join(c.laws)] if c.laws else [])
     yield _list("Guards", c.guards)
@@ -89,7 +90,7 @@ def tested_by(row: Row) -> str:
 
 def _tested(e: Evidence) -> str:
     if "examples" not in e.detail:
-        return f"{e.checker}, measured below"
+        return f"{e.checker}, measured"
     ball = f", balls of radius ≤ {e.detail['radius']}" if "radius" in e.detail else ", exact rationals"
     undecided = f", {e.detail['undecided']} undecided" if "undecided" in e.detail else ""
     return f"{e.checker}, {e.detail['examples']} examples{ball}{undecided}"
@@ -113,24 +114,30 @@ def _figures(row: Row) -> str:
     lines = [f"- {name}: {figure}" for e in row.evidence for name, figure in e.measured.items()]
     if not lines:
         return ""
-    conditions = "".join(f" ({condition})" for condition in row.conditions)
     heading = "What floats lose far from 0" if row.id == "floats:far" else "Errors with floats"
-    said = loss(row) if row.id == "floats:far" else ""
-    return f"## {heading}\n\n{row.statement[0].upper()}{row.statement[1:]}{conditions}.{said}\n\n" + "\n".join(lines)
+    return f"## {heading}\n\n{what_was_measured(row)}\n\n" + "\n".join(lines)
+
+
+def what_was_measured(row: Row) -> str:
+    """What figures about floats are of, and for those far from 0 what they mean."""
+    conditions = "".join(f" {condition[0].upper()}{condition[1:]}." for condition in row.conditions)
+    return f"{row.statement[0].upper()}{row.statement[1:]}.{conditions}{loss(row)}"
 
 
 def loss(row: Row) -> str:
-    """What floats lose far from 0, in a sentence or two."""
-    figures = row.evidence[0].measured
+    """What floats lose far from 0, in a sentence or two; nothing for other obligations."""
+    figures = row.evidence[0].measured if row.evidence else {}
     if "float32, centred form" not in figures:
         return ""
     inputs, narrow, wide = (figures[name] for name in (
         "float32 inputs, everything else exact", "float32, centred form", "float64, centred form"))
-    said = (f" Rounding the inputs to float32 alone makes a relative error of {inputs}{_none_right(inputs)}; the centred form "
-            f"computed in float32 has {narrow}{_none_right(narrow)}, in float64 {wide}{_none_right(wide)}.")
+    said = (f" Rounding the inputs to float32 alone makes a relative error of {inputs}{_none_right(inputs)}, which no way of "
+            f"computing can undo; the centred form has {narrow}{_none_right(narrow)} when computed in float32 and "
+            f"{wide}{_none_right(wide)} in float64.")
     if "float64, raw form" in figures:
         raw, raw_narrow = figures["float64, raw form"], figures["float32, raw form"]
-        said += f" The raw form has {raw_narrow}{_none_right(raw_narrow)} in float32 and {raw}{_none_right(raw)} in float64."
+        said += (f" The raw form, which subtracts sums of squares of size 10¹⁶ each, has {raw_narrow}{_none_right(raw_narrow)} in "
+                 f"float32 and {raw}{_none_right(raw)} in float64.")
     return said
 
 
@@ -156,4 +163,12 @@ def html(c: Certificate) -> str:
     return (f"<p><b>{said(title(c))}: {said(c.status)}</b><br>{said(counts(c))}<br>hash <code>{c.hash[:16]}</code></p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
             + (f"<p>Refuted:</p><ul>{refuted}</ul>" if refuted else "")
-            + (f"<p>What floats lose far from 0:</p><ul>{figures}</ul>" if figures else ""))
+            + (f"<p>{said(what_was_measured(c.row('floats:far')))}</p><ul>{figures}</ul>" if figures else ""))
+
+
+def page(title: str, certificate: Certificate | None, sections: Iterable[tuple[str, list[str]]]) -> str:
+    """A page for a browser: the certificate with its mathematics, or sections of lines where there is none."""
+    said = escaping.escape
+    body = html(certificate) if certificate else "".join(
+        f"<h2>{said(name)}</h2><pre>{said(chr(10).join(lines))}</pre>" for name, lines in sections)
+    return f"<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>{said(title)}</title></head><body>{body}</body></html>\n"
