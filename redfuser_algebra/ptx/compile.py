@@ -1,0 +1,140 @@
+"""Compile a Numba CUDA kernel to PTX and cubin without a driver, as numba-cuda itself does before a launch.
+
+In: a kernel function, the types of its arguments, an architecture.  Out: linked PTX, cubin, and what the linker says
+about registers, spills and shared memory.
+"""
+from __future__ import annotations
+
+import importlib.util
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redfuser_algebra.language.errors import RedfuserError
+
+ARCHITECTURES = {"sm_80": (8, 0), "sm_89": (8, 9), "sm_90a": (9, 0), "sm_100a": (10, 0)}
+"""What the toolchain is asked for, and the compute capability it stands for; numba-cuda adds the `a` from 9.0 on."""
+
+SASS_BYTES = 16
+"""Bytes of one machine instruction from sm_70 on."""
+
+
+class CompileError(RedfuserError):
+    """A kernel that does not compile, or a toolchain that is not there."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a kernel became: text and binary, registers per thread, bytes of stack, spills and shared memory, and how
+    many machine instructions."""
+
+    architecture: str
+    ptx: str
+    cubin: bytes
+    registers: int
+    stack: int
+    spilled: int
+    shared: int
+    instructions: int
+
+
+def toolchain_missing() -> str:
+    """What is not installed of all that compiling needs; "" if nothing is."""
+    packages = [name for name in ("numba_cuda", "cuda") if importlib.util.find_spec(name) is None]
+    if packages:
+        return ", ".join(packages)
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    absent = []
+    for library in ("nvvm", "nvrtc", "nvJitLink"):
+        try:
+            load_nvidia_dynamic_lib(library)
+        except DynamicLibNotFoundError:
+            absent.append(library)
+    return ", ".join(absent)
+
+
+def compiled(function: Callable, types: Sequence[object], architecture: str) -> Compiled:
+    """The kernel for arguments of these types: NumPy dtypes stand for scalars, (dtype,) for one-dimensional arrays.
+
+    Raises CompileError, which says what to install or what the compiler complained about.
+    """
+    if architecture not in ARCHITECTURES:
+        raise CompileError(f"compiling for {architecture!r}", "there is no such architecture here", f"choose one of {', '.join(ARCHITECTURES)}")
+    missing = toolchain_missing()
+    if missing:
+        raise CompileError("compiling a CUDA kernel", f"{missing} is not installed", "pip install 'redfuser-algebra[cuda]'")
+    code = _to_ltoir(function, types, architecture)
+    cubin, log = _linked(code, architecture)
+    ptx, _ = _linked(code, architecture, "-ptx")
+    found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
+    registers, shared = (re.search(pattern, log) for pattern in (r"Used (\d+) registers", r"(\d+) bytes smem"))
+    return Compiled(architecture, ptx.decode().strip("\0"), cubin, int(registers[1]), found[0], found[1] + found[2],
+                    int(shared[1]) if shared else 0, _machine_instructions(cubin))
+
+
+def _to_ltoir(function: Callable, types: Sequence[object], architecture: str) -> bytes:
+    from numba import cuda, from_dtype
+    from numba.core.errors import NumbaError
+
+    signature = tuple(from_dtype(each[0])[::1] if isinstance(each, tuple) else from_dtype(each) for each in types)
+    try:
+        code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=ARCHITECTURES[architecture])
+    except NumbaError as error:
+        raise CompileError(f"compiling {function.__name__} for {architecture}", f"{type(error).__name__}: {error}",
+                           "this is a fault of the printed kernel") from error
+    return code
+
+
+def _linked(code: bytes, architecture: str, *options: str) -> tuple[bytes, str]:
+    """What nvJitLink makes of LTO-IR: a cubin, or with "-ptx" the PTX text; and its log."""
+    from cuda.bindings import nvjitlink
+
+    given = ["-lto", f"-arch={architecture}", "-verbose", *options]
+    handle = nvjitlink.create(len(given), given)
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), "kernel")
+        nvjitlink.complete(handle)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+        size, fetch = ((nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx) if options else
+                       (nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin))
+        result = bytearray(size(handle))
+        fetch(handle, result)
+    except nvjitlink.nvJitLinkError as error:
+        raise CompileError(f"linking for {architecture}", str(error), "look at the kernel's PTX") from error
+    finally:
+        nvjitlink.destroy(handle)
+    return bytes(result), log.decode(errors="replace")
+
+
+def _machine_instructions(cubin: bytes) -> int:
+    """Instructions in the code sections of an ELF file (System V ABI, 64 bit, little endian)."""
+    table, = struct.unpack_from("<Q", cubin, 0x28)
+    size, count = struct.unpack_from("<HH", cubin, 0x3A)
+    total = 0
+    for place in range(count):
+        kind, flags, _, _, length = struct.unpack_from("<IQQQQ", cubin, table + place * size + 4)
+        total += length if kind == 1 and flags & 4 else 0
+    return total // SASS_BYTES
+
+
+def arguments(memory: object, given: Sequence[object], shifts: dict[int, int] | None = None, outputs: Sequence[int] = ()) -> tuple[list, list[int]]:
+    """The parameters of a kernel for scalars and one-dimensional arrays, which are copied into simulated memory.
+
+    Also the address of each array, in order.  `outputs` are the places of arrays that hold nothing yet; `shifts` moves
+    arrays off the 256-byte grid.
+    """
+    flat: list = []
+    addresses = []
+    for place, value in enumerate(given):
+        if not isinstance(value, np.ndarray):
+            flat.append(value)
+            continue
+        addresses.append(memory.place(value, place not in outputs, (shifts or {}).get(place, 0)))
+        # As numba-cuda passes an array: parent, allocation, elements, bytes of one, address, shape, strides.
+        flat += [0, 0, value.size, value.itemsize, addresses[-1], value.size, value.itemsize]
+    return flat, addresses

@@ -1,0 +1,224 @@
+"""Execute a kernel: many threads side by side in NumPy arrays, divergence by masks, barriers, warps in random order.
+
+In: a Kernel, memory, a grid and arguments.  Out: what the kernel wrote, and counts of what it did.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp  # noqa: F401  (each enters its instructions)
+from redfuser_algebra.ptx.decode import Decoder, Mask, Step
+from redfuser_algebra.ptx.inline import without_calls
+from redfuser_algebra.ptx.memory import ALLOCATED, GlobalMemory, Memory, SharedMemory, Traffic
+from redfuser_algebra.ptx.text import DTYPES, Instruction, Kernel, PtxError, parse, uncommented
+
+LANES = 32
+ENDLESS = 2_000_000
+"""Blocks of instructions after which a launch is taken to be endless."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How strictly to execute.
+
+    `together`: all warps step side by side, which is fast; otherwise warps run one at a time, in random order between
+    barriers.  `races`: two warps may not touch the same shared place between barriers if one stores.  `rough`: fast
+    approximations err as far as their documentation allows.  `batch` blocks run side by side.
+    """
+
+    together: bool = True
+    races: bool = True
+    rough: bool = False
+    counts: bool = True
+    batch: int = 8
+    seed: int = 0
+
+
+@dataclass
+class Counts:
+    """What a launch did: memory traffic by kind, and for each opcode how many warps executed it."""
+
+    traffic: dict[str, Traffic] = field(default_factory=dict)
+    warps: Counter[str] = field(default_factory=Counter)
+
+    def of(self, kind: str) -> Traffic:
+        """The traffic of a kind such as "global load"."""
+        return self.traffic.setdefault(kind, Traffic())
+
+
+def read_kernel(ptx: str) -> Kernel:
+    """The first kernel of a module, with what it calls written out."""
+    return parse(without_calls(uncommented(ptx)))
+
+
+class Machine:
+    """A kernel made ready to be launched with its arguments: one number per parameter, in order."""
+
+    def __init__(self, kernel: Kernel, memory: GlobalMemory, arguments: Sequence[float], mode: Mode | None = None) -> None:
+        if len(arguments) != len(kernel.parameters):
+            raise PtxError(f"{len(arguments)} arguments for {len(kernel.parameters)} parameters", "give one number per parameter")
+        self.kernel, self.memory, self.mode = kernel, memory, mode or Mode()
+        arrays = {name: memory.place(np.frombuffer(data, np.uint8)) for name, data in kernel.arrays.items()}
+        given = {name: np.dtype(DTYPES[type_]).type(value) for (name, type_), value in zip(kernel.parameters, arguments, strict=True)}
+        self.decoder = Decoder(kernel, given, arrays)
+        self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
+        self.ends = [block[-1] for block in kernel.blocks]
+        self.guards = [self.decoder.guard(end) if end.guard else None for end in self.ends]
+        self.opcodes = [Counter(".".join((i.name, *i.forms)) for i in block) for block in kernel.blocks]
+        self.counts = Counts()
+        self.random = np.random.default_rng(self.mode.seed)
+
+    def launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int = 0) -> Counts:
+        """Run all blocks of a grid.  Raises PtxError for anything that hardware leaves undefined or refuses."""
+        self.grid, self.block, self.dynamic = grid, block, dynamic
+        self.threads = int(np.prod(block))
+        if self.threads % LANES:
+            raise PtxError(f"{self.threads} threads in a block", "launch whole warps")
+        blocks = int(np.prod(grid))
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, self.mode.batch):
+                self._run(first, min(self.mode.batch, blocks - first))
+        return self.counts
+
+    def _run(self, first: int, blocks: int) -> None:
+        size = -(-max(self.kernel.shared_bytes + self.dynamic, 16) // 16) * 16
+        self.shared = SharedMemory(size, blocks)
+        lanes = blocks * self.threads
+        self.local = Memory(max(self.kernel.local_bytes, 16) * lanes, "local", fill=0xFF)
+        self.local.notes[:] = ALLOCATED
+        per = lanes if self.mode.together else LANES
+        groups = [Group(self, start, per, first) for start in range(0, lanes, per)]
+        while True:
+            for place in self.random.permutation(len(groups)):
+                groups[place].run()
+            if all(group.dead.all() for group in groups):
+                break
+            self._release(groups, blocks)
+        if any(group.pending for group in groups):
+            raise PtxError("an asynchronous copy that nobody waited for", "the kernel lacks a wait")
+
+    def _release(self, groups: list[Group], blocks: int) -> None:
+        """All threads wait at a barrier or are done: let them on, if each block's threads wait at the same one."""
+        places = np.concatenate([group.places() for group in groups]).reshape(blocks, self.threads)
+        waiting = np.concatenate([group.waiting & ~group.dead for group in groups]).reshape(blocks, self.threads)
+        for block in range(blocks):
+            if len(np.unique(places[block][waiting[block]])) > 1:
+                raise PtxError("threads of a block wait at different barriers", "no barrier may stand under a condition that threads differ in")
+            self.shared.forget(block)
+        for group in groups:
+            group.waiting[:] = False
+            group.unify()
+
+
+class Group:
+    """Threads that step side by side: their registers, and where each of them is.
+
+    `at` is the basic block where all are; None while they are in different ones, and then `place` tells.
+    """
+
+    def __init__(self, machine: Machine, start: int, count: int, first_block: int) -> None:
+        self.machine, self.count, self.mode, self.counts, self.random = machine, count, machine.mode, machine.counts, machine.random
+        self.lanes = np.arange(start, start + count)
+        self.warps = self.lanes % machine.threads // LANES
+        self.place = np.zeros(count, np.int32)
+        self.waiting, self.dead = np.zeros(count, bool), np.zeros(count, bool)
+        self.at: int | None = 0
+        self.committed, self.carry = np.zeros(count, np.int32), np.zeros(count, bool)
+        self.pending: list = []
+        self.shared_base = self.lanes // machine.threads * machine.shared.size
+        self.local_base = self.lanes * max(machine.kernel.local_bytes, 16)
+        kinds = machine.kernel.registers
+        registers = {name: np.full(count * np.dtype(DTYPES[type_]).itemsize, type_ != "pred", np.uint8) * np.uint8(255) for name, type_ in kinds.items()}
+        self.slots = [registers[name].view("?" if dtype == "?" else dtype) for name, dtype in machine.decoder.slots]
+        self.special = self._special(first_block)
+
+    def _special(self, first_block: int) -> dict[str, np.ndarray]:
+        machine = self.machine
+        thread, block = self.lanes % machine.threads, first_block + self.lanes // machine.threads
+        found = {"laneid": thread % LANES, "warpid": thread // LANES, "dynamic_smem_size": np.array(machine.dynamic)}
+        for name, value, sizes in (("tid", thread, machine.block), ("ctaid", block, machine.grid)):
+            x, y, _ = sizes
+            found |= {f"{name}.x": value % x, f"{name}.y": value // x % y, f"{name}.z": value // (x * y)}
+            found |= {f"n{name}.{axis}": np.array(size) for axis, size in zip("xyz", sizes, strict=True)}
+        return found
+
+    def run(self) -> None:
+        """Step until every thread waits or is done."""
+        machine = self.machine
+        for _ in range(ENDLESS):
+            if self.at is not None:
+                if self.waiting[0] or self.dead[0]:
+                    return
+                here, mask = self.at, None
+            else:
+                ready = ~(self.waiting | self.dead)
+                if not ready.any():
+                    return
+                here = int(self.place[ready].min())
+                mask = ready & (self.place == here)
+                mask = None if mask.all() else mask
+            for step in machine.steps[here]:
+                step(self, mask)
+            if self.mode.counts:
+                busy = self.count // LANES if mask is None else int(mask.reshape(-1, LANES).any(1).sum())
+                for opcode, times in machine.opcodes[here].items():
+                    self.counts.warps[opcode] += busy * times
+            self._leave(here, mask, machine.ends[here])
+        raise PtxError(f"no end after {ENDLESS} blocks of instructions", "the kernel has an endless loop")
+
+    def _leave(self, here: int, mask: Mask, end: Instruction) -> None:
+        """Go on from the end of a basic block."""
+        guard = self.machine.guards[here]
+        if end.name == "bra":
+            target = self.machine.kernel.labels[end.operands[0]]
+            self._branch(mask, target, here + 1, None if guard is None else guard(self))
+        elif end.name in ("ret", "exit"):
+            gone = np.ones(self.count, bool) if mask is None else mask.copy()
+            gone = gone if guard is None else gone & guard(self)
+            self._go(mask, here + 1)
+            self._spread()
+            self.dead |= gone
+        elif end.name in ("bar", "barrier") and "warp" not in end.forms:
+            self._go(mask, here + 1)
+            self._spread()
+            self.waiting |= True if mask is None else mask
+        else:
+            self._go(mask, here + 1)
+
+    def _branch(self, mask: Mask, target: int, following: int, taken: np.ndarray | None) -> None:
+        if taken is None or mask is None and taken.all():
+            self._go(mask, target)
+        elif mask is None and not taken.any():
+            self._go(None, following)
+        else:
+            self._spread()
+            where = slice(None) if mask is None else mask
+            self.place[where] = np.where(taken, target, following)[where]
+            self.unify()
+
+    def _go(self, mask: Mask, to: int) -> None:
+        if mask is None:
+            self.at = to
+            return
+        self.place[mask] = to
+        self.unify()
+
+    def _spread(self) -> None:
+        """Keep a place for each thread from here on."""
+        if self.at is not None:
+            self.place[:] = self.at
+            self.at = None
+
+    def places(self) -> np.ndarray:
+        """Where each thread is."""
+        self._spread()
+        return self.place
+
+    def unify(self) -> None:
+        """All threads are in one place again?"""
+        if not self.waiting.any() and not self.dead.any() and (self.place == self.place[0]).all():
+            self.at = int(self.place[0])

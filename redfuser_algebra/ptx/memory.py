@@ -1,0 +1,182 @@
+"""Memory of a simulated GPU: bytes, which of them may be touched, which hold something, and who touched them.
+
+Every access is checked: its alignment, that it lies inside an array, that what it reads has been written, and, in
+shared memory, that no other warp has touched it in a conflicting way since the last barrier.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redfuser_algebra.ptx.text import PtxError
+
+GLOBAL, SHARED, LOCAL = 0x7F << 40, 0x7E << 40, 0x7D << 40
+"""Where the windows of the state spaces begin among generic addresses."""
+
+WINDOWS = {GLOBAL >> 40: "global", SHARED >> 40: "shared", LOCAL >> 40: "local"}
+BASES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED, "local": LOCAL}
+
+ALLOCATED, WRITTEN, PENDING = 1, 2, 4
+"""What is known of a byte: it belongs to an array; it holds a value; an asynchronous copy to it is under way."""
+
+GUARD = 256
+"""Bytes between two arrays, so that a step over an edge is seen."""
+
+WORD = 2
+"""Bytes that a note of who touched them covers."""
+
+
+class Memory:
+    """Bytes with notes on each of them."""
+
+    def __init__(self, size: int, space: str, fill: int = 0) -> None:
+        self.space = space
+        self.bytes = np.full(size, fill, np.uint8)
+        self.notes = np.zeros(size, np.uint8)
+        self.views: dict[str, np.ndarray] = {}
+
+    def view(self, dtype: str) -> np.ndarray:
+        """All bytes as numbers of a type."""
+        if dtype not in self.views:
+            self.views[dtype] = self.bytes.view(dtype)
+        return self.views[dtype]
+
+    def check(self, offsets: np.ndarray, size: int, wanted: int, what: str) -> None:
+        """Raise PtxError unless all `size` bytes at the offsets have the notes `wanted`."""
+        if not offsets.size:
+            return
+        if (offsets % size).any():
+            raise PtxError(f"a misaligned {what} of {size} bytes in {self.space} memory")
+        if offsets.min() < 0 or offsets.max() + size > self.bytes.size:
+            raise PtxError(f"a {what} outside {self.space} memory")
+        step = min(size, 8)
+        notes, pattern = self.notes.view(f"u{step}"), np.array(0x0101010101010101 * wanted, np.uint64).astype(f"u{step}")
+        for part in range(0, size, step):
+            found = notes[(offsets + part) // step]
+            if (found & pattern != pattern).any():
+                self._complain(offsets, size, what)
+
+    def _complain(self, offsets: np.ndarray, size: int, what: str) -> None:
+        notes = self.notes[offsets[:, None] + np.arange(size)]
+        if not (notes & ALLOCATED).all():
+            raise PtxError(f"an out-of-bounds {what} of {size} bytes in {self.space} memory")
+        if (notes & PENDING).any():
+            raise PtxError(f"a {what} in {self.space} memory where an asynchronous copy is still under way")
+        raise PtxError(f"a {what} of {size} bytes in {self.space} memory that nothing has written")
+
+    def mark(self, offsets: np.ndarray, size: int, note: int) -> None:
+        """Add a note to all bytes of accesses."""
+        step = min(size, 8)
+        notes, pattern = self.notes.view(f"u{step}"), np.array(0x0101010101010101 * note, np.uint64).astype(f"u{step}")
+        for part in range(0, size, step):
+            places = (offsets + part) // step
+            notes[places] = notes[places] | pattern
+
+
+class GlobalMemory(Memory):
+    """Arrays one after the other with guards between them."""
+
+    def __init__(self, size: int = 1 << 24) -> None:
+        super().__init__(size, "global")
+        self.top = GUARD
+
+    def place(self, array: np.ndarray, written: bool = True, shift: int = 0) -> int:
+        """Copy an array in; its address.  `shift` moves it off the 256-byte grid; unwritten ones may not be read."""
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        start = self.top + shift
+        if start + raw.size + GUARD > self.bytes.size:
+            self._grow(start + raw.size + GUARD)
+        self.bytes[start:start + raw.size] = raw
+        self.notes[start:start + raw.size] = ALLOCATED | (WRITTEN if written else 0)
+        self.top = -(-(start + raw.size) // GUARD) * GUARD + GUARD
+        return GLOBAL + start
+
+    def _grow(self, size: int) -> None:
+        more = np.zeros(max(size, 2 * self.bytes.size) // GUARD * GUARD + GUARD - self.bytes.size, np.uint8)
+        self.bytes, self.notes, self.views = np.concatenate([self.bytes, more]), np.concatenate([self.notes, more]), {}
+
+    def array(self, address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """What lies at an address.  Raises PtxError if some of it was never written."""
+        start, count = address - GLOBAL, int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if not (self.notes[start:start + count] & WRITTEN).all():
+            raise PtxError("the kernel left part of an output unwritten")
+        return self.bytes[start:start + count].copy().view(dtype).reshape(shape)
+
+
+class SharedMemory(Memory):
+    """The shared memory of the blocks that run side by side, `size` bytes each."""
+
+    def __init__(self, size: int, blocks: int) -> None:
+        super().__init__(size * blocks, "shared", fill=0xFF)
+        self.size = size
+        self.notes[:] = ALLOCATED
+        self.writer = np.zeros(size * blocks // WORD, np.uint8)
+        self.readers = np.zeros(size * blocks // WORD, np.uint32)
+
+    def inside(self, relative: np.ndarray, size: int, what: str) -> None:
+        """Raise PtxError for an access that leaves its own block's memory."""
+        if relative.size and (relative.min() < 0 or relative.max() + size > self.size):
+            raise PtxError(f"an out-of-bounds {what} of {size} bytes in shared memory")
+
+    def note_access(self, offsets: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
+        """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores."""
+        own, mine = (warps + 1).astype(np.uint8), np.uint32(1) << warps.astype(np.uint32)
+        for part in range(0, max(size, WORD), WORD):
+            places = (offsets + part) // WORD
+            writer = self.writer[places]
+            if ((writer != 0) & (writer != own)).any() or stores and (self.readers[places] & ~mine).any():
+                raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
+                               "the kernel lacks a barrier")
+            if stores:
+                self.writer[places] = own
+                if (self.writer[places] != own).any():
+                    raise PtxError("a race in shared memory: two warps store to the same place", "the kernel lacks a barrier")
+            else:
+                np.bitwise_or.at(self.readers, places, mine)
+
+    def forget(self, block: int) -> None:
+        """A barrier of a block: what it touched before it is settled."""
+        part = slice(block * self.size // WORD, (block + 1) * self.size // WORD)
+        self.writer[part] = 0
+        self.readers[part] = 0
+
+
+@dataclass
+class Traffic:
+    """Counts of accesses of one kind: requests by warps, bytes asked for, and bytes or passes that the hardware needs.
+
+    For global memory `moved` is in bytes of 32-byte sectors; for shared memory it is in passes over the 32 banks, of
+    which `least` would do without conflicts.
+    """
+
+    requests: int = 0
+    bytes: int = 0
+    moved: int = 0
+    least: int = 0
+
+
+SECTOR = 32
+_PER_PASS = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}
+"""Threads that one pass over the banks serves, by the bytes that each asks for."""
+
+
+def count_sectors(traffic: Traffic, offsets: np.ndarray, size: int, warps: np.ndarray) -> None:
+    """Add the distinct sectors that each warp's access touches."""
+    keys = warps.astype(np.int64) << 44 | offsets // SECTOR
+    traffic.requests += len(np.unique(warps))
+    traffic.bytes += offsets.size * size
+    traffic.moved += len(np.unique(keys)) * SECTOR
+    traffic.least += offsets.size * size
+
+
+def count_passes(traffic: Traffic, relative: np.ndarray, size: int, lanes: np.ndarray) -> None:
+    """Add the passes over the banks that each group of threads needs: the most distinct words in one bank."""
+    group = lanes // _PER_PASS[size]
+    words = (relative // 4)[:, None] + np.arange(max(size // 4, 1))
+    keys = np.unique(group.astype(np.int64)[:, None] << 40 | words)
+    banks = np.bincount((keys >> 40) * 32 + (keys & 31), minlength=32 * (int(group.max()) + 1)).reshape(-1, 32).max(1)
+    traffic.requests += len(np.unique(lanes // 32))
+    traffic.bytes += lanes.size * size
+    traffic.moved += int(banks.sum())
+    traffic.least += int((banks > 0).sum())

@@ -1,0 +1,178 @@
+"""Loads, stores, asynchronous copies and atomics."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
+from redfuser_algebra.ptx.memory import ALLOCATED, BASES, PENDING, WINDOWS, WRITTEN, Memory, SharedMemory, count_passes, count_sectors
+from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError
+
+if TYPE_CHECKING:
+    from redfuser_algebra.ptx.machine import Group
+
+
+def reached(g: Group, space: str, address: np.ndarray, mask: Mask) -> tuple[Memory, np.ndarray]:
+    """The memory behind addresses of active threads, and offsets into it; for other threads an offset that is safe."""
+    active = address if mask is None else address[mask]
+    if space == "generic":
+        windows = np.unique(active >> 40)
+        if len(windows) != 1 or int(windows[0]) not in WINDOWS:
+            raise PtxError("a generic address that lies in no state space, or threads that differ in it")
+        space = WINDOWS[int(windows[0])]
+        address = address - BASES[space] if space in ("shared", "local") else address
+    memory = {"shared": g.machine.shared, "local": g.machine.local}.get(space, g.machine.memory)
+    base = {"shared": g.shared_base, "local": g.local_base}.get(space)
+    offsets = address - BASES["global"] if base is None else address + base
+    return memory, offsets if mask is None else np.where(mask, offsets, 0 if base is None else base)
+
+
+def touch(g: Group, memory: Memory, offsets: np.ndarray, size: int, mask: Mask, stores: bool, what: str, kind: str = "") -> None:
+    """Check an access of active threads, remember it, and count it."""
+    active = slice(None) if mask is None else mask
+    place, warps = offsets[active], g.warps[active]
+    if not place.size:
+        return
+    if isinstance(memory, SharedMemory):
+        memory.inside(place - g.shared_base[active], size, what)
+    memory.check(place, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what)
+    if isinstance(memory, SharedMemory) and g.mode.races:
+        memory.note_access(place, size, warps, stores)
+    if g.mode.counts:
+        traffic = g.counts.of(f"{memory.space} {kind or ('store' if stores else 'load')}")
+        if memory.space == "shared":
+            count_passes(traffic, place - g.shared_base[active], size, g.lanes[active])
+        elif memory.space == "global":
+            count_sectors(traffic, place, size, g.lanes[active] // 32)
+        else:
+            traffic.bytes += place.size * size
+
+
+@instruction("ld", "ldu")
+def load(i: Instruction, d: Decoder) -> Step:
+    """ld.param reads an argument; other spaces are read element by element of the vector."""
+    targets = d.targets(i.operands[0], i.type)
+    if i.space == "param":
+        name = i.operands[1].strip("[] ")
+        value = d.read(_cell(name, d), i.type) if name.startswith("%") else lambda g: d.arguments[name]
+        return lambda g, mask: targets[0](g, mask, value(g))
+    address, dtype, space = d.address(i.operands[1]), DTYPES[i.type], i.space
+    size = np.dtype(dtype).itemsize
+
+    def step(g: Group, mask: Mask) -> None:
+        memory, offsets = reached(g, space, address(g), mask)
+        touch(g, memory, offsets, size * len(targets), mask, False, "load")
+        values, first = memory.view(dtype), offsets // size
+        for place, write in enumerate(targets):
+            write(g, mask, values[first + place])
+
+    return step
+
+
+def _cell(address: str, d: Decoder) -> str:
+    """The register that stands for a place in the parameters of a function."""
+    name, _, offset = address.replace(" ", "").partition("+")
+    cell = f"{name}+{offset or 0}"
+    d.kernel.registers.setdefault(cell, "b64")
+    return cell
+
+
+@instruction("st")
+def store(i: Instruction, d: Decoder) -> Step:
+    """Of two threads that store to one place, one wins; here the later one.  st.param hands a value to a function."""
+    if i.space == "param":
+        write, value = d.write(_cell(i.operands[0].strip("[] "), d), i.type), d.read(i.operands[1], i.type)
+        return lambda g, mask: write(g, mask, value(g))
+    address, dtype, space = d.address(i.operands[0]), DTYPES[i.type], i.space
+    sources, size = d.vector(i.operands[1], i.type), np.dtype(dtype).itemsize
+
+    def step(g: Group, mask: Mask) -> None:
+        memory, offsets = reached(g, space, address(g), mask)
+        touch(g, memory, offsets, size * len(sources), mask, True, "store")
+        active = slice(None) if mask is None else mask
+        memory.mark(offsets[active], size * len(sources), WRITTEN)
+        values, first = memory.view(dtype), offsets[active] // size
+        for place, read in enumerate(sources):
+            values[first + place] = np.broadcast_to(read(g), (g.count,))[active]
+
+    return step
+
+
+@instruction("cp")
+def copy(i: Instruction, d: Decoder) -> Step:
+    """cp.async: the data arrive as late as they may, which is at the wait for their group."""
+    if "commit_group" in i.forms:
+        return _commit
+    if "wait_group" in i.forms or "wait_all" in i.forms:
+        left = int(i.operands[0]) if i.operands else None
+        return lambda g, mask: _wait(g, mask, left)
+    to, source, size = d.address(i.operands[0]), d.address(i.operands[1]), int(i.operands[2])
+    given = d.read(i.operands[3], "u32") if len(i.operands) > 3 else lambda g: np.int64(size)
+
+    def step(g: Group, mask: Mask) -> None:
+        every = np.ones(g.count, bool) if mask is None else mask
+        taken = np.broadcast_to(given(g).astype(np.int64), (g.count,))
+        if taken[every].max(initial=0) > size or not np.isin(taken[every], (0, size)).all():
+            raise PtxError("cp.async of part of its bytes", "copy all of them, or none and let zeros be filled in")
+        reads = every & (taken > 0)
+        memory, offsets = reached(g, "global", source(g), reads)
+        shared, places = reached(g, "shared", to(g), mask)
+        touch(g, memory, offsets, size, reads, False, "asynchronous load", "async load")
+        touch(g, shared, places, size, mask, True, "asynchronous store", "async store")
+        span = np.arange(size)
+        data = np.where(reads[:, None], memory.bytes[np.where(reads, offsets, 256)[:, None] + span], 0).astype(np.uint8)
+        into = places[:, None] + span
+        shared.bytes[into[every]] = 0xFF
+        shared.notes[into[every]] = ALLOCATED | PENDING
+        g.pending.append((every.copy(), g.committed.copy(), into, data))
+
+    return step
+
+
+def _commit(g: Group, mask: Mask) -> None:
+    g.committed[slice(None) if mask is None else mask] += 1
+
+
+def _wait(g: Group, mask: Mask, left: int | None) -> None:
+    """Let copies of all but the last `left` groups arrive; of all of them if it is None."""
+    still = []
+    for open_, group, into, data in g.pending:
+        done = open_.copy() if left is None else open_ & (group < g.committed - left)
+        done = done if mask is None else done & mask
+        places = into[done]
+        g.machine.shared.bytes[places] = data[done]
+        g.machine.shared.notes[places] = ALLOCATED | WRITTEN
+        if (open_ & ~done).any():
+            still.append((open_ & ~done, group, into, data))
+    g.pending = still
+
+
+_ATOMS = {"add": lambda old, a, b: old + a, "max": lambda old, a, b: max(old, a), "min": lambda old, a, b: min(old, a),
+          "exch": lambda old, a, b: a, "or": lambda old, a, b: old | a, "and": lambda old, a, b: old & a,
+          "inc": lambda old, a, b: 0 if old >= a else old + 1, "cas": lambda old, a, b: b if old == a else old}
+
+
+@instruction("atom", "red")
+def atomic(i: Instruction, d: Decoder) -> Step:
+    """Read, combine and store, one thread after the other."""
+    combine = next(_ATOMS[form] for form in i.forms if form in _ATOMS)
+    rest = list(i.operands) if i.name == "red" else list(i.operands[1:])
+    address, dtype, space = d.address(rest[0]), DTYPES[i.type], i.space
+    values = [d.read(each, i.type) for each in rest[1:]]
+    write = None if i.name == "red" else d.write(i.operands[0], i.type)
+
+    def step(g: Group, mask: Mask) -> None:
+        memory, offsets = reached(g, space, address(g), mask)
+        size = np.dtype(dtype).itemsize
+        active = np.arange(g.count) if mask is None else np.flatnonzero(mask)
+        memory.check(offsets[active], size, ALLOCATED | WRITTEN, "atomic access")
+        given = [np.broadcast_to(read(g), (g.count,)) for read in values]
+        view, old = memory.view(dtype), np.zeros(g.count, dtype)
+        for lane in active:
+            old[lane] = view[offsets[lane] // size]
+            view[offsets[lane] // size] = combine(old[lane], given[0][lane], given[-1][lane])
+        if write is not None:
+            write(g, mask, old)
+
+    return step

@@ -1,0 +1,88 @@
+"""Compiling without a driver, and what the interpreter makes of compiled kernels.  Needs numba-cuda and its toolchain."""
+
+import math
+
+import numpy as np
+import pytest
+
+from redfuser_algebra.ptx.compile import CompileError, arguments, compiled, toolchain_missing
+from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
+from redfuser_algebra.ptx.memory import GlobalMemory
+
+needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not installed: {toolchain_missing()}")
+
+
+def launched(function, given, outputs, grid, block, architecture="sm_90a", mode=None):
+    types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in given]
+    made = compiled(function, types, architecture)
+    memory = GlobalMemory()
+    flat, addresses = arguments(memory, given, outputs=outputs)
+    Machine(read_kernel(made.ptx), memory, flat, mode).launch((grid, 1, 1), (block, 1, 1))
+    arrays = [place for place, value in enumerate(given) if isinstance(value, np.ndarray)]
+    return made, [memory.array(addresses[arrays.index(place)], given[place].shape, given[place].dtype) for place in outputs]
+
+
+def test_a_wrong_architecture_is_refused():
+    with pytest.raises(CompileError, match="choose one of sm_80"):
+        compiled(print, [], "sm_3")
+
+
+def test_a_missing_toolchain_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("redfuser_algebra.ptx.compile.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="numba_cuda.*pip install 'redfuser-algebra\\[cuda\\]'"):
+        compiled(print, [], "sm_80")
+
+
+@needs_toolchain
+def test_a_kernel_of_every_kind_of_statement():
+    from numba import cuda
+
+    def kernel(x, y, h, d):
+        i = cuda.grid(1)
+        t = cuda.threadIdx.x
+        box, own = cuda.shared.array(128, np.float32), cuda.local.array(8, np.float32)
+        for q in range(8):
+            own[q] = x[i] * q
+        box[t] = x[i]
+        cuda.syncthreads()
+        a = own[(i * 7 + d) % 8] + math.exp(box[127 - t]) + math.sin(x[i] * 1e6) + math.log(abs(x[i]) + 1)
+        a += cuda.shfl_down_sync(0xFFFFFFFF, x[i], 3) * 0.5
+        if i % 3 == 0:
+            a += math.tanh(x[i])
+        elif i % 5 == 0:
+            a -= math.atan(x[i])
+        n = 0
+        while n < i % 7:
+            a = a * 0.5 + n
+            n += 1
+        cuda.atomic.add(h, i % 4, 1)
+        y[i] = a
+
+    x, h = np.random.default_rng(0).standard_normal(256).astype(np.float32), np.zeros(4, np.int32)
+    made, (y,) = launched(kernel, [x, np.zeros(256), h, np.int32(5)], [1], 2, 128)
+    expected = np.zeros(256)
+    for i in range(256):
+        lane = i % 32
+        a = x[i] * ((i * 7 + 5) % 8) + math.exp(x[i - i % 128 + 127 - i % 128]) + math.sin(float(x[i] * np.float64(1e6))) + math.log(abs(x[i]) + 1)
+        a += x[i + 3 if lane < 29 else i] * 0.5
+        a += math.tanh(x[i]) if i % 3 == 0 else -math.atan(x[i]) if i % 5 == 0 else 0
+        for n in range(i % 7):
+            a = a * 0.5 + n
+        expected[i] = a
+    assert np.allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert made.registers <= 255 and made.shared >= 512 and made.instructions > 100
+
+
+@needs_toolchain
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100a"])
+def test_what_the_linker_says(architecture):
+    from numba import cuda
+
+    def kernel(x, y):
+        i = cuda.grid(1)
+        y[i] = x[i] + x.dtype.type(1) if i < x.size else 0
+
+    made, (y,) = launched(kernel, [np.arange(40, dtype=np.float32), np.zeros(64, np.float32)], [1], 1, 64, architecture, Mode(together=False))
+    assert list(y) == [n + 1 if n < 40 else 0 for n in range(64)]
+    assert (made.spilled, made.stack, made.shared) == (0, 0, 0) and 4 <= made.registers < 40 and made.cubin[:4] == b"\x7fELF"
+    assert f".target {architecture}" in made.ptx and ".version 9.0" in made.ptx
