@@ -1,7 +1,7 @@
 """The front door's objects: `fuse` and `decide`, what they return, and what they raise."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,17 +13,21 @@ from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.discover.verdict import FUSABLE, PARTLY
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, certify
-from redfuser_algebra.run.cpu import run_cpu
+from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
+from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
+from redfuser_algebra.run.kernel import Kernel, made_kernel
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
 
 CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
 
-BACKENDS = ("auto", "cpu", "reference")
+BACKENDS = ("auto", "cpu", "numpy", "reference")
+TARGETS = ("cpu",)
 PREFERENCES = ("centred", "raw")
 
 
@@ -64,26 +68,42 @@ class Fused:
     form: FusedForm
     decision: Decision
 
-    def __call__(self, /, *arrays: object, backend: str = "auto", **named: object) -> object:
+    def __call__(self, /, *arrays: object, backend: str = "auto", out: object = None, **named: object) -> object:
         """The outputs for arrays given by position or name, scalars by name; leading extra dimensions are batch.
 
-        `backend` "auto" runs the fused form with NumPy in float64, chunk by chunk.  "cpu" runs a compiled kernel, which
-        returns float32 for float32 arrays (and runs NumPy where there is no kernel); "reference" evaluates the operator
-        as written.  Raises OperatorError for arrays that do not fit.
+        Real outputs are float64 if any array is, or if none is real; else float32 (`run/dtypes.py` has the rule).
+        `backend` "auto" runs a compiled CPU kernel where the work is worth compiling one, or one is compiled already,
+        and NumPy otherwise.  "cpu" always runs the kernel (NumPy where there is none); "numpy" runs the fused form in
+        float64, chunk by chunk; "reference" evaluates the operator as written.  `out` is an array (a tuple of them, if
+        there are several outputs) to write to.  Raises OperatorError for arrays that do not fit.
         """
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
                                 f"choose one of {', '.join(BACKENDS)}")
         binding = self.operator.bind(*arrays, **named)
-        if backend == "reference":
-            return reference(self.operator, binding)
-        if backend == "cpu":
-            result = run_cpu(self.operator, self.form, binding)
+        into = () if out is None else out if isinstance(out, tuple) else (out,)
+        dtypes = result_dtypes(self.operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
+        if backend == "cpu" or backend == "auto" and is_worth_a_kernel(self.operator, self.form, binding):
+            result = run_cpu(self.operator, self.form, binding, out=into)
             if result is not None:
-                return result
-        length = binding.sizes[self.form.axis]
-        sizes = [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK)
-        return fused_by_chunks(self.operator, self.form, binding, sizes)
+                return result if into else in_dtypes(self.operator, result, dtypes)
+        if backend == "reference":
+            result = reference(self.operator, binding)
+        else:
+            length = binding.sizes[self.form.axis]
+            result = fused_by_chunks(self.operator, self.form, binding, [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK))
+        return delivered(self.operator, in_dtypes(self.operator, result, dtypes), into)
+
+    def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None) -> Kernel:
+        """The kernel for arrays of a dtype (one for all real ones, or one per input): `.source`, `.schedule`, callable.
+
+        Inputs that the operator uses as truth values or as whole numbers are taken as such.  Without `schedule` each
+        call chooses by its sizes.  Raises OperatorError for a target, dtype or form without kernels.
+        """
+        if target not in TARGETS:
+            raise OperatorError(f"the kernel of {self.operator.name} for {target!r}", "there is no such target here",
+                                f"choose one of {', '.join(TARGETS)}")
+        return made_kernel(self.operator, self.form, dtype, schedule)
 
     def stream(self, /, start: int | None = None, length: int | None = None, **given: object) -> Stream:
         """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`.

@@ -20,7 +20,7 @@ from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.run import cpu
+from redfuser_algebra.run import cpu, kernels, threads
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.state import merge
 from redfuser_algebra.run.tolerance import agree
@@ -41,8 +41,8 @@ def plain_module(text, name):
 
 @pytest.fixture
 def interpreted_kernels(monkeypatch):
-    monkeypatch.setattr(cpu, "load", plain_module)
-    monkeypatch.setattr(cpu, "_kernels", {})
+    monkeypatch.setattr(kernels, "load", plain_module)
+    monkeypatch.setattr(kernels, "_kernels", {})
 
 
 def check(name, arrays, dtype, schedule):
@@ -156,7 +156,8 @@ def test_causal_tiles_above_the_diagonal_are_passed_over():
 def test_parts_of_one_long_row_are_merged(name, interpreted_kernels, monkeypatch):
     monkeypatch.setattr(cpu, "LONG", 8)
     monkeypatch.setattr(cpu, "MOST_THREADS", 3)
-    monkeypatch.setattr(cpu, "_pools", {})
+    monkeypatch.setattr(threads, "_pools", {})
+    monkeypatch.setattr(threads, "MOST_THREADS", 3)
     merged = []
     monkeypatch.setattr(cpu, "merge", lambda *given: merged.append(1) or merge(*given))
     check(name, inputs(name, 31), "float64", Schedule(4))

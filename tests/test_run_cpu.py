@@ -12,10 +12,11 @@ import pytest
 from lowered import inputs, parts, verdict
 
 from redfuser_algebra.catalogue import operators
+from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.run import cpu
+from redfuser_algebra.run import cpu, kernels
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree
 
@@ -32,7 +33,7 @@ def own_cache(tmp_path_factory):
 
 def kernel(name, **types):
     fused = verdict(name).fused
-    return cpu.kernel_for(fused.operator, fused.form, Signature({key: types.get(key, "f4") for key in operators[name].inputs}, {}))
+    return kernels.kernel_for(fused.operator, fused.form, Signature({key: types.get(key, "f4") for key in operators[name].inputs}, {}))
 
 
 def check(name, arrays, schedule=None, dtype="float32", scale=10.0):
@@ -84,7 +85,7 @@ def test_the_loops_become_vectors():
 
 @pytest.mark.parametrize(("name", "dtype", "bits"), [("exp4", np.float32, np.uint32), ("exp8", np.float64, np.uint64)])
 def test_the_exponential_is_within_two_units_in_the_last_place(name, dtype, bits, rng):
-    module = cpu.load(print_cpu(cpu.lower(operators["softmax"], verdict("softmax").fused.form),
+    module = kernels.load(print_cpu(lower(operators["softmax"], verdict("softmax").fused.form),
                                 Signature({"x": "f4" if name == "exp4" else "f8"}, {})).text, "softmax")
     exponential = getattr(module, name)
     largest = 88.0 if dtype == np.float32 else 709.0
@@ -139,9 +140,9 @@ def test_without_numba_numpy_runs_and_one_warning_says_so(monkeypatch):
     def broken(text, name):
         raise ImportError("no module named numba")
 
-    monkeypatch.setattr(cpu, "load", broken)
-    monkeypatch.setattr(cpu, "_kernels", {})
-    monkeypatch.setattr(cpu, "_warned", [])
+    monkeypatch.setattr(kernels, "load", broken)
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_warned", [])
     fused = verdict("variance").fused
     with pytest.warns(RuntimeWarning, match="no CPU kernel for variance.*numba") as caught:
         assert fused([1.0, 3.0], backend="cpu") == 1.0
@@ -152,26 +153,34 @@ def test_without_numba_numpy_runs_and_one_warning_says_so(monkeypatch):
 
 
 def test_other_source_is_another_module():
-    first, second = cpu.load("value = 1\n", "same"), cpu.load("value = 2\n", "same")
+    first, second = kernels.load("value = 1\n", "same"), kernels.load("value = 2\n", "same")
     assert (first.value, second.value) == (1, 2)
 
 
-def test_kernels_run_only_when_asked_for(monkeypatch):
+def test_auto_compiles_where_the_work_is_worth_it_and_uses_what_is_compiled(monkeypatch):
     fused, asked = verdict("variance").fused, []
-    monkeypatch.setattr("redfuser_algebra.fused.run_cpu", lambda *given: asked.append(1))
-    fused(np.zeros((2, 1 << 20), np.float32))
+    monkeypatch.setattr("redfuser_algebra.fused.run_cpu", lambda *given, **more: asked.append(1))
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_ran", set())
+    monkeypatch.setenv("REDFUSER_CACHE_DIR", os.environ["REDFUSER_CACHE_DIR"] + "/empty")
+    small, large = np.zeros(100, np.float32), np.zeros((2, 1 << 23), np.float32)
+    fused(small)
     assert not asked
-    fused(np.zeros(100, np.float32), backend="cpu")
-    assert asked
+    monkeypatch.setattr(cpu, "COMPILES", large.size)
+    fused(large)
+    assert len(asked) == 1
+    kernel("variance").has_run()
+    fused(small)
+    assert len(asked) == 2
 
 
 def test_a_kernel_that_does_not_compile_is_told_once_and_numpy_runs(monkeypatch):
     def broken(*given):
         raise TypeError("cannot compile this")
 
-    monkeypatch.setattr(cpu, "load", lambda text, name: type("Module", (), {"sweep": staticmethod(broken), "fold": staticmethod(broken)}))
-    monkeypatch.setattr(cpu, "_kernels", {})
-    monkeypatch.setattr(cpu, "_warned", [])
+    monkeypatch.setattr(kernels, "load", lambda text, name: type("Module", (), {"sweep": staticmethod(broken), "fold": staticmethod(broken)}))
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_warned", [])
     fused = verdict("variance").fused
     with pytest.warns(RuntimeWarning, match="TypeError: cannot compile this"):
         assert fused([1.0, 3.0], backend="cpu") == 1.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.operator import Operator
 
 WHOLE = frozenset(("add", "subtract", "multiply", "negative", "abs", "mod", "floor_divide", "shift", "scale"))
 """Of whole numbers these make whole numbers; so does a power with a constant exponent."""
@@ -62,3 +63,45 @@ def _common(args: list[str]) -> str:
 
 def _cast_kind(dtype: str) -> str:
     return "b" if dtype == "bool" else "i" if "int" in dtype else "f"
+
+
+_COMPARE = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+
+
+def natural_kinds(operator: Operator) -> dict[str, str]:
+    """The inputs and parameters that an operator uses as truth values ("bool") or as positions and lengths ("int64").
+
+    A mask and an operand of a logical function are truth values; what is compared with positions, lengths and whole
+    numbers made of them, and counts, are whole.
+    """
+    found: dict[str, str] = {}
+    terms = list(subterms(*operator.outputs))
+    for term in terms:
+        masks = [term.mask] if term.op == "reduce" else [term.args[0]] if term.op == "where" else term.args if term.op.startswith("logical") else []
+        found |= {each.name: "bool" for each in masks if each is not None and each.op in ("input", "param")}
+    for _ in terms:
+        before = len(found)
+        for term in terms:
+            if term.op == "reduce" and term.count is not None and term.count.op == "param":
+                found[term.count.name] = "int64"
+            if term.op in _COMPARE and any(_is_whole(arg, found) for arg in term.args):
+                found |= {leaf.name: found.get(leaf.name, "int64") for arg in term.args for leaf in _whole_leaves(arg)}
+        if len(found) == before:
+            return found
+    return found
+
+
+def _is_whole(term: Expr, found: dict[str, str]) -> bool:
+    """Whether a term is made of positions, lengths and whole inputs alone, one at least."""
+    leaves = [leaf for leaf in subterms(term) if not leaf.args and leaf.op != "const"]
+    return len(leaves) > 0 and _plain(term) and all(
+        leaf.op in ("index", "size") or leaf.op in ("input", "param") and found.get(leaf.name) == "int64" for leaf in leaves)
+
+
+def _plain(term: Expr) -> bool:
+    return all(each.op in WHOLE or not each.args for each in subterms(term))
+
+
+def _whole_leaves(term: Expr) -> list[Expr]:
+    """The inputs and parameters of a term of whole arithmetic; none if anything else is in it."""
+    return [leaf for leaf in subterms(term) if leaf.op in ("input", "param")] if _plain(term) else []

@@ -1,103 +1,103 @@
 """Run fused forms as compiled CPU kernels: arrays brought into the kernel's layout, rows shared between threads.
 
-A kernel is printed and compiled once per form and types of arrays, and kept on disk under the hash of its source.
-Threads are Python's: they hold no lock while the kernel runs, survive a fork, and may call from several places.
+In: an operator, its form and a bound call.  Out: the operator's outputs, or None where there is no kernel.
 """
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import os
-import sys
-import tempfile
-import threading
-import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, cached_property, reduce
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
-from redfuser_algebra.language.errors import RedfuserError
+from redfuser_algebra.language.errors import OperatorError, RedfuserError
+from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.lowering import lower
-from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, laid_out
+from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel
 from redfuser_algebra.run.state import Held, State, finalize, merge
+from redfuser_algebra.run.threads import MOST_THREADS, one_blas_thread, side_by_side
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 DTYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64), "b1": np.dtype(np.bool_)}
-MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
 
 LONG = 1 << 16
 """Elements from which on the reduced axis of a few rows is cut into parts."""
 
-_lock = threading.RLock()
-_kernels: dict[tuple, Kernel | None] = {}
-_pools: dict[int, ThreadPoolExecutor] = {}
-_warned: list[str] = []
 
-
-def _after_fork() -> None:
-    """The child has none of the threads, and the lock may have been held by one of them."""
-    global _lock
-    _lock = threading.RLock()
-    _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled kernel: its program, its printed source, the module made of it, and the form, whose terms it keeps alive."""
-
-    program: TileProgram
-    source: CpuSource
-    module: ModuleType
-    form: FusedForm
-
-
-def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Schedule | None = None) -> object | None:
-    """The outputs of a call by a compiled kernel; None where there is no kernel for it.
+def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Schedule | None = None,
+            out: Sequence[np.ndarray] = (), signature: Signature | None = None) -> object | None:
+    """The outputs of a call by a compiled kernel, written to `out` if given; None where there is no kernel for it.
 
     There is none for empty axes or batches, where no array is real, and where Numba cannot be used (that is said once).
     """
-    signature = signature_of(binding)
-    if signature is None or not all(binding.sizes.values()) or not all(binding.batch) or _places_missing(form, binding):
+    signature = signature or signature_of(binding)
+    compiled = kernel_of_call(operator, form, binding, signature)
+    if compiled is None:
         return None
-    kernel = kernel_for(operator, form, signature)
-    if kernel is None:
-        return None
+    batch = int(np.prod(binding.batch, dtype=np.int64))
+    schedule = schedule or default_schedule(compiled.program, binding.sizes, batch, DTYPES[signature.real].itemsize, machine())
     try:
-        return _called(kernel, operator, form, binding, signature, schedule)
+        result = _Call(compiled, operator, form, binding, signature, schedule, batch).outputs(tuple(out))
+        compiled.has_run()
+        return result
     except RedfuserError:
         raise
     except Exception as error:  # Numba compiles at the first call, and may fail in as many ways as there are machines
-        with _lock:
-            _kernels[_key(operator, form, signature)] = None
-        _warn_once(f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0])
+        give_up(operator, form, signature, error)
         return None
+
+
+def kernel_of_call(operator: Operator, form: FusedForm, binding: Binding, signature: Signature | None) -> Compiled | None:
+    """The kernel that a call would run."""
+    if signature is None or not all(binding.sizes.values()) or not all(binding.batch) or _places_missing(form, binding):
+        return None
+    return kernel_for(operator, form, signature)
+
+
+COMPILES, LOADS = 1 << 27, 1 << 22
+"""From so many operations on elements on NumPy takes as long as compiling a kernel does, or as loading a compiled one."""
+
+
+def is_worth_a_kernel(operator: Operator, form: FusedForm, binding: Binding) -> bool:
+    """Whether a kernel has run already for such a call, or the work is large enough to get one."""
+    signature = signature_of(binding)
+    if signature is None:
+        return False
+    work = _operations(form, binding)
+    if work < LOADS:
+        known = known_kernel(operator, form, signature)
+        return known is not None and known.is_loaded
+    compiled = kernel_of_call(operator, form, binding, signature)
+    return compiled is not None and (work >= COMPILES or compiled.is_loaded or compiled.is_cached)
+
+
+def _operations(form: FusedForm, binding: Binding) -> int:
+    """Operations on elements that the formulas of one sweep take."""
+    sizes = binding.sizes | {copy: binding.sizes[axis] for copy, axis in form.axis_copies.items()}
+    formulas = [e for c in form.state for e in (c.lift, c.mask) if e is not None]
+    per_batch = sum(math.prod(sizes[axis] for axis in (term.body if term.op == "reduce" else term).axes)
+                    for term in subterms(*formulas, *form.outputs) if term.args)
+    return per_batch * math.prod(binding.batch)
 
 
 def signature_of(binding: Binding) -> Signature | None:
     """The types of a call's arrays and scalars; None where kernels have none for them."""
     arrays = {name: _type(array.dtype) for name, array in binding.arrays.items()}
-    if None in arrays.values() or not {"f4", "f8"} & set(arrays.values()):
+    if None in arrays.values():
         return None
     if "f8" in arrays.values():
         arrays = {name: "f8" if type_ == "f4" else type_ for name, type_ in arrays.items()}
@@ -110,7 +110,7 @@ def _type(dtype: np.dtype) -> str | None:
         return "f8" if dtype.itemsize == 8 else "f4"
     if dtype.kind in "iu" and dtype != np.uint64:
         return "i8"
-    return "b1" if dtype.kind == "b" else None
+    return "b1" if dtype.kind == "b" else "f4" if dtype.kind == "V" else None
 
 
 def _places_missing(form: FusedForm, binding: Binding) -> bool:
@@ -119,175 +119,148 @@ def _places_missing(form: FusedForm, binding: Binding) -> bool:
     return any(binding.sizes[c.axes[-1]] > binding.sizes[form.axis] for c in counted)
 
 
-def kernel_for(operator: Operator, form: FusedForm, signature: Signature) -> Kernel | None:
-    """The compiled kernel of a form for a signature, made when first asked for; None where there is none."""
-    key = _key(operator, form, signature)
-    with _lock:
-        if key not in _kernels:
-            _kernels[key] = _made(operator, form, signature)
-        return _kernels[key]
-
-
-def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
-    formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
-    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas
-
-
-def _made(operator: Operator, form: FusedForm, signature: Signature) -> Kernel | None:
-    try:
-        program = lower(operator, form)
-        source = print_cpu(program, signature)
-    except LoweringError:
-        return None
-    try:
-        return Kernel(program, source, load(source.text, operator.name), form)
-    except Exception as error:
-        _warn_once(f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0])
-        return None
-
-
-def _warn_once(message: str) -> None:
-    if not _warned:
-        warnings.warn(f"{message}; the fused form runs with NumPy instead", RuntimeWarning, stacklevel=5)
-    _warned.append(message)
-
-
-def cache_folder() -> Path:
-    """Where kernels are kept between sessions; a folder of this session's if the user's cannot be written."""
-    base = os.environ.get("REDFUSER_CACHE_DIR") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "redfuser")
-    folder = Path(base) / "kernels"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="redfuser-kernels-"))
-
-
-def load(text: str, name: str) -> ModuleType:
-    """The module with this source, from a file named after its content: Numba keeps compiled code beside it."""
-    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
-    title = f"{name}_{digest}"
-    if title in sys.modules:
-        return sys.modules[title]
-    path = cache_folder() / f"{title}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    spec = importlib.util.spec_from_file_location(title, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules[title] = module
-    return module
-
-
 def _blas_is_there() -> bool:
     return importlib.util.find_spec("scipy") is not None
 
 
-def _called(kernel: Kernel, operator: Operator, form: FusedForm, binding: Binding, signature: Signature,
-            schedule: Schedule | None) -> object:
-    program, source = kernel.program, kernel.source
-    batch = int(np.prod(binding.batch, dtype=np.int64))
-    width = 4 if signature.real == "f4" else 8
-    schedule = schedule or default_schedule(program, binding.sizes, batch, width, machine())
-    if _is_split(kernel, binding, batch, schedule):
-        return _split(kernel, operator, form, binding, signature, schedule, batch)
-    outputs = [np.empty((batch, *(binding.sizes[a] for a in _order(program, axes))), DTYPES[type_])
-               for axes, type_ in zip(program.output_axes, source.outputs, strict=True)]
-    fixed = (*_arguments(kernel, operator, binding, signature, schedule), *outputs)
-    with _one_blas_thread() if source.multiplies else nullcontext():
-        _share(kernel.module.sweep, _items(program, binding, batch, schedule), schedule.threads, fixed)
-    return operator.packed(tuple(_taken(program, binding, output, axes) for output, axes in zip(outputs, program.output_axes, strict=True)))
+@dataclass(frozen=True)
+class _Call:
+    """One call of a kernel."""
+
+    compiled: Compiled
+    operator: Operator
+    form: FusedForm
+    binding: Binding
+    signature: Signature
+    schedule: Schedule
+    batch: int
+
+    @property
+    def program(self) -> TileProgram:
+        return self.compiled.program
+
+    def outputs(self, out: tuple[np.ndarray, ...]) -> object:
+        """What the operator returns: arrays of its own, or those of `out`, filled."""
+        if self._is_split:
+            return delivered(self.operator, self._split(), out)
+        types = self.compiled.source.outputs
+        written = [self._written_into(place, type_, out) for place, type_ in enumerate(types)]
+        fixed = (*self._arguments(), *written)
+        items, threads = self.items, max(1, min(self.schedule.threads, self.items))
+        cuts = [items * part // threads for part in range(threads + 1)]
+        with self._blas():
+            side_by_side(lambda part: self.compiled.module.sweep(cuts[part], cuts[part + 1], *fixed), threads)
+        return delivered(self.operator, self.operator.packed(tuple(map(self._taken, written, self.program.output_axes))), out)
+
+    def _blas(self) -> object:
+        return one_blas_thread() if self.compiled.source.multiplies else nullcontext()
+
+    @cached_property
+    def items(self) -> int:
+        """Pieces of independent work: rows, or blocks of them."""
+        items, sizes = self.batch, self.binding.sizes
+        for axis in self.program.rows:
+            items *= -(-sizes[axis] // self.schedule.block) if axis == self.program.block else sizes[axis]
+        return items
+
+    def _arguments(self) -> tuple:
+        """What all functions of a kernel take: schedule, arrays, scalars, sizes."""
+        source, sizes = self.compiled.source, self.binding.sizes
+        arrays = [part for name in source.arrays for part in self._laid_out(name)]
+        scalars = [DTYPES[self.signature.params[name]].type(self.binding.params[name]) for name in source.params]
+        return (self.schedule.tile, self.schedule.block, *arrays, *scalars, *(sizes[a] for a in source.sizes))
+
+    def _laid_out(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the program's order)."""
+        array, axes, binding = self.binding.arrays[name], self.operator.inputs[name], self.binding
+        leading = array.ndim - len(axes)
+        own = array.shape[:leading]
+        order = (*range(leading), *(leading + axes.index(axis) for axis in self.program.inputs[name]))
+        flat = np.ascontiguousarray(array.transpose(order), DTYPES[self.signature.arrays[name]])
+        which = np.arange(int(np.prod(own, dtype=np.int64))).reshape((1,) * (len(binding.batch) - leading) + own)
+        shape = tuple(binding.sizes[a] for a in self.program.inputs[name])
+        return np.ascontiguousarray(np.broadcast_to(which, binding.batch)).reshape(-1), flat.reshape(-1, *shape)
+
+    # outputs
+
+    def _order(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The order in which a kernel writes the axes of an output."""
+        return (*self.program.rows, *([self.program.axis] if self.program.axis in axes else []), *self.program.columns(axes))
+
+    def _written_into(self, place: int, type_: str, out: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Where an output is written: the caller's array if it has the kernel's layout, else a new one."""
+        axes = self.program.output_axes[place]
+        order = self._order(axes)
+        shape = (self.batch, *(self.binding.sizes[a] for a in order))
+        given = out[place] if out else None
+        if given is not None and order == axes and given.dtype == DTYPES[type_] and given.flags.c_contiguous and given.size == np.prod(shape):
+            return given.reshape(shape)
+        return np.empty(shape, DTYPES[type_])
+
+    def _taken(self, output: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
+        """An output as the operator returns it: dimensions (batch…, its axes…), a scalar if there are none."""
+        written, leading = self._order(axes), len(self.binding.batch)
+        full = output.reshape(self.binding.batch + output.shape[1:])
+        return full.transpose(*range(leading), *(leading + written.index(axis) for axis in axes))[()]
+
+    # one long row
+
+    @property
+    def _is_split(self) -> bool:
+        """Whether the reduced axis is shared between threads: there are too few rows for them, and it is long."""
+        return bool(self.compiled.source.state) and self.items < MOST_THREADS and self.binding.sizes[self.program.axis] >= LONG
+
+    def _split(self) -> object:
+        """The parts of the reduced axis folded side by side; their states are merged and finalized by the form's rules."""
+        program, binding, form, operator = self.program, self.binding, self.form, self.operator
+        length, items, parts = binding.sizes[form.axis], self.items, MOST_THREADS
+        held = {v.name: np.empty((parts, items, *(binding.sizes[program.copies.get(a, a)] for a in v.columns)), DTYPES[v.type])
+                for v in self.compiled.source.state}
+        cuts = [length * part // parts for part in range(parts + 1)]
+        fixed = (*self._arguments(), *held.values())
+        with self._blas():
+            side_by_side(lambda part: self.compiled.module.fold(items, part, cuts[part], cuts[part + 1], *fixed), parts)
+        fixed_inputs = {name: array for name, array in binding.arrays.items() if form.axis not in operator.inputs[name]}
+        environment = environment_of(operator, replace(binding, arrays=fixed_inputs), form)
+        states = [State(self._components(held, part, environment), cuts[part + 1] - cuts[part], cuts[part], environment) for part in range(parts)]
+        outputs = finalize(form, reduce(lambda a, b: merge(form, a, b), states))
+        with np.errstate(over="ignore"):
+            narrow = [np.asarray(value).astype(DTYPES[type_]) for value, type_ in zip(outputs, self.compiled.source.outputs, strict=True)]
+        return structured(operator, narrow, environment)
+
+    def _components(self, held: dict[str, np.ndarray], part: int, environment: Environment) -> dict[str, Held]:
+        """What one part holds, laid out as the form's rules want it."""
+        program, binding = self.program, self.binding
+        columns = {update.name: program.columns(update.axes) for update in program.updates}
+
+        def laid(name: str, of: str) -> np.ndarray:
+            rows = binding.batch + tuple(binding.sizes[axis] for axis in program.rows)
+            value = held[name][part]
+            return laid_out(value.reshape(rows + value.shape[1:]), (*program.rows, *columns[of]), environment.axes, len(binding.batch))
+
+        present = {update.name: update.present for update in program.updates}
+        everywhere = np.full((1,) * environment.ndim, True)
+        return {c.name: Held(laid(c.name, c.name), laid(present[c.name], present[c.name]) if present[c.name] else everywhere,
+                             laid(c.name + WON, c.name) if MONOIDS[c.monoid].indexed else None) for c in self.form.state}
 
 
-def _arguments(kernel: Kernel, operator: Operator, binding: Binding, signature: Signature, schedule: Schedule) -> tuple:
-    """What all functions of a kernel take: schedule, arrays, scalars, sizes."""
-    program, source = kernel.program, kernel.source
-    arrays = [part for name in source.arrays for part in _laid_out(program, operator, binding, signature, name)]
-    scalars = [_scalar(signature.params[name], binding.params[name]) for name in source.params]
-    return (schedule.tile, schedule.block, *arrays, *scalars, *(binding.sizes[a] for a in source.sizes))
+def delivered(operator: Operator, result: object, out: tuple[np.ndarray, ...]) -> object:
+    """The result, or the arrays of `out` (one per output) that hold it now."""
+    if not out:
+        return result
+    parts = result if isinstance(result, tuple) else tuple(result.values()) if isinstance(result, dict) else (result,)
+    if len(out) != len(parts):
+        raise OperatorError(f"{operator.name} with out={len(out)} arrays", f"it has {len(parts)} outputs", "give one array per output")
+    for given, part in zip(out, parts, strict=True):
+        if given.shape != np.shape(part):
+            raise OperatorError(f"{operator.name} with an out of shape {given.shape}", f"that output has shape {np.shape(part)}",
+                                "give an array of that shape")
+        if not np.may_share_memory(given, part):
+            np.copyto(given, part, casting="same_kind")
+    return operator.packed(out)
 
 
-def _is_split(kernel: Kernel, binding: Binding, batch: int, schedule: Schedule) -> bool:
-    """Whether the reduced axis is shared between threads: there are too few rows for them, and it is long."""
-    return (bool(kernel.source.state) and _items(kernel.program, binding, batch, schedule) < MOST_THREADS
-            and binding.sizes[kernel.program.axis] >= LONG)
-
-
-def _split(kernel: Kernel, operator: Operator, form: FusedForm, binding: Binding, signature: Signature, schedule: Schedule,
-           batch: int) -> object:
-    """The parts of the reduced axis folded side by side; their states are merged and finalized by the form's rules."""
-    program, length = kernel.program, binding.sizes[form.axis]
-    items, parts = _items(program, binding, batch, schedule), MOST_THREADS
-    held = {v.name: np.empty((parts, items, *(binding.sizes[program.copies.get(a, a)] for a in v.columns)), DTYPES[v.type])
-            for v in kernel.source.state}
-    cuts = [length * part // parts for part in range(parts + 1)]
-    fixed = (*_arguments(kernel, operator, binding, signature, schedule), *held.values())
-    with _one_blas_thread() if kernel.source.multiplies else nullcontext():
-        jobs = [_pool().submit(kernel.module.fold, items, part, cuts[part], cuts[part + 1], *fixed) for part in range(1, parts)]
-        kernel.module.fold(items, 0, cuts[0], cuts[1], *fixed)
-        [job.result() for job in jobs]
-    fixed_inputs = {name: array for name, array in binding.arrays.items() if form.axis not in operator.inputs[name]}
-    environment = environment_of(operator, replace(binding, arrays=fixed_inputs), form)
-    states = [State(_components(program, form, held, part, environment, binding), cuts[part + 1] - cuts[part], cuts[part], environment)
-              for part in range(parts)]
-    outputs = finalize(form, reduce(lambda a, b: merge(form, a, b), states))
-    narrow = [np.asarray(value).astype(DTYPES[type_]) for value, type_ in zip(outputs, kernel.source.outputs, strict=True)]
-    return structured(operator, narrow, environment)
-
-
-def _components(program: TileProgram, form: FusedForm, held: dict[str, np.ndarray], part: int, environment: Environment,
-                binding: Binding) -> dict[str, Held]:
-    """What one part holds, laid out as the form's rules want it."""
-    columns = {update.name: program.columns(update.axes) for update in program.updates}
-
-    def laid(name: str, of: str) -> np.ndarray:
-        rows = binding.batch + tuple(binding.sizes[axis] for axis in program.rows)
-        value = held[name][part]
-        return laid_out(value.reshape(rows + value.shape[1:]), (*program.rows, *columns[of]), environment.axes, len(binding.batch))
-
-    present = {update.name: update.present for update in program.updates}
-    everywhere = np.full((1,) * environment.ndim, True)
-    return {c.name: Held(laid(c.name, c.name), laid(present[c.name], present[c.name]) if present[c.name] else everywhere,
-                         laid(c.name + WON, c.name) if MONOIDS[c.monoid].indexed else None) for c in form.state}
-
-
-def _laid_out(program: TileProgram, operator: Operator, binding: Binding, signature: Signature, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the program's order)."""
-    array, axes = binding.arrays[name], operator.inputs[name]
-    leading = array.ndim - len(axes)
-    own = array.shape[:leading]
-    order = (*range(leading), *(leading + axes.index(axis) for axis in program.inputs[name]))
-    flat = np.ascontiguousarray(array.transpose(order), DTYPES[signature.arrays[name]]).reshape(-1, *(binding.sizes[a] for a in program.inputs[name]))
-    which = np.arange(len(flat)).reshape((1,) * (len(binding.batch) - leading) + own)
-    return np.ascontiguousarray(np.broadcast_to(which, binding.batch)).reshape(-1), flat
-
-
-def _scalar(type_: str, value: float) -> object:
-    return DTYPES[type_].type(value)
-
-
-def _order(program: TileProgram, axes: tuple[str, ...]) -> tuple[str, ...]:
-    """The order in which a kernel writes the axes of an output."""
-    return (*program.rows, *([program.axis] if program.axis in axes else []), *program.columns(axes))
-
-
-def _items(program: TileProgram, binding: Binding, batch: int, schedule: Schedule) -> int:
-    items = batch
-    for axis in program.rows:
-        size = binding.sizes[axis]
-        items *= -(-size // schedule.block) if axis == program.block else size
-    return items
-
-
-def _taken(program: TileProgram, binding: Binding, output: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
-    """An output as the operator returns it: dimensions (batch…, its axes…), a scalar if there are none."""
-    written, leading = _order(program, axes), len(binding.batch)
-    full = output.reshape(binding.batch + output.shape[1:])
-    return full.transpose(*range(leading), *(leading + written.index(axis) for axis in axes))[()]
-
-
+@cache
 def machine() -> Machine:
     """This computer's caches and the threads that may be used."""
     return Machine(_cache_bytes(0, 32 * 1024), _cache_bytes(2, 1024 * 1024), MOST_THREADS)
@@ -299,39 +272,3 @@ def _cache_bytes(index: int, default: int) -> int:
         return int(text.rstrip("KM")) * {"K": 1024, "M": 1024**2}.get(text[-1], 1)
     except (OSError, ValueError):
         return default
-
-
-def _share(sweep: Callable, items: int, threads: int, fixed: tuple) -> None:
-    """All items, split evenly between threads; the caller's thread does the first share."""
-    threads = max(1, min(threads, items))
-    cuts = [items * part // threads for part in range(threads + 1)]
-    others = [_pool().submit(sweep, first, last, *fixed) for first, last in zip(cuts[1:], cuts[2:], strict=False)]
-    try:
-        sweep(cuts[0], cuts[1], *fixed)
-    finally:
-        for other in others:
-            other.result()
-
-
-def _pool() -> ThreadPoolExecutor:
-    """This process's threads: after a fork the child makes its own."""
-    with _lock:
-        if os.getpid() not in _pools:
-            _pools.clear()
-            _pools[os.getpid()] = ThreadPoolExecutor(max(1, MOST_THREADS - 1), thread_name_prefix="redfuser")
-        return _pools[os.getpid()]
-
-
-def _one_blas_thread() -> object:
-    """Matrix products inside our threads must not start threads of their own."""
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return nullcontext()
-    with _lock:
-        if not _controllers:
-            _controllers.append(ThreadpoolController())
-    return _controllers[0].limit(limits=1, user_api="blas")
-
-
-_controllers: list = []

@@ -1,7 +1,7 @@
 """Streams: a fused form fed chunk by chunk, merged with other streams, asked for its result at any time."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.call import environment_of, structured
+from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.environment import Environment
 from redfuser_algebra.run.positions import Spans, joined_spans, moved, moves_freely
 from redfuser_algebra.run.reference import completed, has_maps
@@ -41,6 +42,7 @@ class Stream:
         self._state: State | None = None
         self._spans: Spans = ()
         self._chunks: list[Environment] = []
+        self._dtypes: dict[str, np.dtype] = {}
 
     @property
     def length(self) -> int:
@@ -74,6 +76,7 @@ class Stream:
         self._check_same(other._fixed)
         self._fixed = self._fixed or other._fixed
         self._given = other._given | self._given
+        self._note(other._dtypes)
         if other._placed:
             self._add(other._state, other._chunks, other._spans)
             self._placed = True
@@ -96,7 +99,7 @@ class Stream:
             raise OperatorError(f"the result of {self!r}", f"its elements were to be {self._final}",
                                 "add the others first, or make the stream with another length")
         whole = replace(self._fixed, sizes={**self._fixed.sizes, self._form.axis: self.length})
-        return completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole)
+        return self._narrow(self._operator, completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole))
 
     def map(self, /, *chunk: object, start: int | None = None, **named: object) -> object:
         """The maps (outputs that keep the axis) of one chunk, with the results of all elements seen so far.
@@ -112,7 +115,15 @@ class Stream:
                                 "say where the chunk starts: .map(…, start=0)")
         environment = self._bound(chunk, named, start or 0)
         values = [value for value in mapped(self._form, self._state, environment) if value is not None]
-        return structured(maps, values, environment)
+        return self._narrow(maps, structured(maps, values, environment))
+
+    def _note(self, dtypes: Mapping[str, np.dtype]) -> None:
+        """Arrays of these dtypes were seen; of chunks that differ the wider one counts."""
+        self._dtypes |= {name: np.promote_types(self._dtypes.get(name, dtype), dtype) for name, dtype in dtypes.items()}
+
+    def _narrow(self, operator: Operator, result: object) -> object:
+        """Outputs in the dtypes that a call with all chunks at once would give."""
+        return in_dtypes(operator, result, result_dtypes(operator, self._dtypes, self._fixed.values))
 
     def _add(self, state: State, chunks: Sequence[Environment], spans: Spans) -> Stream:
         joined = joined_spans(self._spans, spans)
@@ -146,11 +157,13 @@ class Stream:
             raise OperatorError(f"a chunk of {operator.name} with {twice[0]}=",
                                 f"{twice[0]} was also given by position", "give it once")
         given = self._given | by_position | named
-        environment = environment_of(operator, operator.bind(**given), self._form)
+        binding = operator.bind(**given)
+        environment = environment_of(operator, binding, self._form)
         if self._form.length_given:
             final = {**environment.sizes, **self._form.lengths(self._final), axis: environment.sizes[axis]}
             environment = replace(environment, sizes=final)
         self._check_same(environment)
+        self._note({name: array.dtype for name, array in binding.arrays.items()})
         self._given = {name: value for name, value in given.items() if name not in varying}
         return replace(environment, starts={axis: start})
 

@@ -1,0 +1,80 @@
+"""A kernel as users hold it: source to read, a schedule, and a call that takes arrays as the operator does."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.kinds import natural_kinds
+from redfuser_algebra.lower.schedule import Schedule, default_schedule
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import TileProgram
+from redfuser_algebra.run.cpu import machine, run_cpu
+from redfuser_algebra.run.kernels import Compiled, kernel_for
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import FusedForm
+
+TYPES = {"float16": "f4", "float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
+"""dtype → the type of a kernel's arrays; float16 is widened on its way in."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operator's compiled kernel.  Call it with arrays by position or name, scalars by name, and `out`.
+
+    `compiled` holds the tile program, the printed source and its module; `signature` the type of every array.
+    """
+
+    operator: Operator
+    form: FusedForm
+    signature: Signature
+    schedule: Schedule | None
+    compiled: Compiled
+
+    @property
+    def source(self) -> str:
+        """The module that runs, as text: it needs NumPy, Numba and, for matrix products, SciPy."""
+        return self.compiled.source.text
+
+    @property
+    def program(self) -> TileProgram:
+        """The loops that the source is printed from."""
+        return self.compiled.program
+
+    def schedule_for(self, batch: int = 1, **sizes: int) -> Schedule:
+        """The schedule of a call with these axis lengths."""
+        width = 4 if self.signature.real == "f4" else 8
+        return self.schedule or default_schedule(self.program, sizes, batch, width, machine())
+
+    def __call__(self, /, *arrays: object, out: object = None, **named: object) -> object:
+        """The outputs.  Raises OperatorError for arrays that do not fit, and where the kernel cannot run."""
+        binding = self.operator.bind(*arrays, **named)
+        into = () if out is None else out if isinstance(out, tuple) else (out,)
+        result = run_cpu(self.operator, self.form, binding, self.schedule, into, self.signature)
+        if result is None:
+            raise OperatorError(f"the kernel of {self.operator.name} on shapes {[a.shape for a in binding.arrays.values()]}",
+                                "it cannot run here: an axis is empty, a topk asks for too many, or Numba failed",
+                                "call the fused operator, which falls back to NumPy")
+        return result
+
+
+def made_kernel(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str], schedule: Schedule | None) -> Kernel:
+    """The kernel of a form.  Raises OperatorError for a dtype or a form without kernels."""
+    natural = natural_kinds(operator)
+    wanted = {name: dtype.get(name, "float32") if isinstance(dtype, Mapping) else natural.get(name, dtype) for name in operator.inputs}
+    strange = [each for each in wanted.values() if each not in TYPES]
+    if strange:
+        raise OperatorError(f"a kernel of {operator.name} for {strange[0]!r}", "kernels have no such numbers",
+                            f"choose one of {', '.join(TYPES)}")
+    arrays = {name: TYPES[each] for name, each in wanted.items()}
+    if "f8" in arrays.values():
+        arrays = {name: "f8" if type_ == "f4" else type_ for name, type_ in arrays.items()}
+    params = {name: {bool: "b1", int: "i8"}.get(type(value)) or TYPES[natural.get(name, "float64")] for name, value in operator.params.items()}
+    signature = Signature(arrays, params)
+    compiled = kernel_for(operator, form, signature)
+    if compiled is None:
+        raise OperatorError(f"a kernel of {operator.name}", "its form has parts that no loop is printed for", "call the fused operator: NumPy runs it")
+    return Kernel(operator, form, signature, schedule, compiled)

@@ -1,0 +1,152 @@
+"""Compiled kernels: printed and compiled once per form and types of arrays, kept on disk under the hash of their source.
+
+In: an operator, its form and a Signature.  Out: a Compiled kernel, or None where there is none.
+"""
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.lowering import lower
+from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import LoweringError, TileProgram
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import FusedForm
+
+_lock = threading.RLock()
+_kernels: dict[tuple, Compiled | None] = {}
+_ran: set[str] = set()
+_warned: list[str] = []
+
+
+def _after_fork() -> None:
+    """The lock may have been held by a thread that the child does not have."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel: its program, its printed source, and the form, whose terms it keeps alive.  `module` compiles when called."""
+
+    program: TileProgram
+    source: CpuSource
+    form: FusedForm
+
+    @property
+    def title(self) -> str:
+        """The name of its module: another source is another module."""
+        return _title(self.source.text, self.program.name)
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The module made of the source."""
+        return load(self.source.text, self.program.name)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it ran in this process."""
+        return self.title in _ran
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it ran in some process under this version of Numba, so that compiled code lies in the cache."""
+        return self._mark.exists() and self._mark.read_text(encoding="utf-8") == version("numba")
+
+    def has_run(self) -> None:
+        """Remember that its functions are compiled."""
+        if self.title not in _ran:
+            _ran.add(self.title)
+            self._mark.write_text(version("numba"), encoding="utf-8")
+
+    @property
+    def _mark(self) -> Path:
+        return cache_folder() / f"{self.title}.compiled"
+
+
+def kernel_for(operator: Operator, form: FusedForm, signature: Signature) -> Compiled | None:
+    """The kernel of a form for a signature, made when first asked for; None where there is none."""
+    key = _key(operator, form, signature)
+    with _lock:
+        if key not in _kernels:
+            _kernels[key] = _made(operator, form, signature)
+        return _kernels[key]
+
+
+def known_kernel(operator: Operator, form: FusedForm, signature: Signature) -> Compiled | None:
+    """The kernel if it was asked for before."""
+    return _kernels.get(_key(operator, form, signature))
+
+
+def _made(operator: Operator, form: FusedForm, signature: Signature) -> Compiled | None:
+    try:
+        program = lower(operator, form)
+        return Compiled(program, print_cpu(program, signature), form)
+    except LoweringError:
+        return None
+
+
+def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Exception) -> None:
+    """From now on there is no such kernel; the first time in a process this is said."""
+    with _lock:
+        _kernels[_key(operator, form, signature)] = None
+        first, _ = not _warned, _warned.append(operator.name)
+    if first:
+        told = f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0]
+        warnings.warn(f"{told}; the fused form runs with NumPy instead", RuntimeWarning, stacklevel=5)
+
+
+def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
+    formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
+    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept between sessions; a folder of this session's if the user's cannot be written."""
+    folder = Path(os.environ.get("REDFUSER_CACHE_DIR") or user_cache_path("redfuser")) / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="redfuser-kernels-"))
+
+
+def _title(text: str, name: str) -> str:
+    return f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+def load(text: str, name: str) -> ModuleType:
+    """The module with this source, from a file named after its content: Numba keeps compiled code beside it."""
+    title = _title(text, name)
+    if title in sys.modules:
+        return sys.modules[title]
+    path = cache_folder() / f"{title}.py"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    spec = importlib.util.spec_from_file_location(title, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[title] = module
+    return module

@@ -1,0 +1,74 @@
+"""This process's worker threads, and one BLAS thread for each of them.
+
+They are Python's: they hold no lock while a kernel runs, survive a fork, and may be asked from several places.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+
+from threadpoolctl import ThreadpoolController
+
+MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+
+_lock = threading.Lock()
+_pools: dict[int, ThreadPoolExecutor] = {}
+_limits: list = []
+
+
+def _after_fork() -> None:
+    """The child has none of the threads, and the lock may have been held by one of them."""
+    global _lock
+    _lock = threading.Lock()
+    _pools.clear()
+    _limits.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def side_by_side(work: Callable[[int], None], parts: int) -> None:
+    """`work(part)` for every part; the caller's thread does the first one.  All have ended when this returns or raises."""
+    others = [_pool().submit(work, part) for part in range(1, parts)]
+    try:
+        work(0)
+    finally:
+        for other in others:
+            other.exception()
+    for other in others:
+        other.result()
+
+
+def _pool() -> ThreadPoolExecutor:
+    with _lock:
+        if os.getpid() not in _pools:
+            _pools.clear()
+            _pools[os.getpid()] = ThreadPoolExecutor(max(1, MOST_THREADS - 1), thread_name_prefix="redfuser")
+        return _pools[os.getpid()]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Matrix products inside our threads must not start threads of their own; the limit ends with the last caller."""
+    with _lock:
+        _limits.append(_limits[-1] if _limits else _blas().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Every BLAS of this process; compiled code calls SciPy's, which is loaded first so that it is among them."""
+    import_module("scipy.linalg.cython_blas")
+    return ThreadpoolController().select(user_api="blas")
