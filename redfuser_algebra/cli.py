@@ -1,4 +1,4 @@
-"""The command `redfuser`: fuse, prove, run, catalogue, explain, demo, bench, lab.
+"""The command `redfuser`: fuse, prove, export, run, catalogue, explain, demo, bench, lab.
 
 Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 70 a fault of this package, 130 stopped by Ctrl-C.
 Tables and colour are for terminals; piped output is plain text.
@@ -12,25 +12,23 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 import redfuser_algebra as ra
 from redfuser_algebra.bench import demo as demonstration
 from redfuser_algebra.bench import discovery
+from redfuser_algebra.console import err, print_json, progress, show, show_lines, show_table, working
 from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
+from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove import proof
 from redfuser_algebra.run import files
 from redfuser_algebra.run.law_examples import explained
@@ -44,7 +42,6 @@ SEVERITY = (0, 3, 1, FAULT)
 UsageError = typer.BadParameter.__base__
 """Newer typers carry their own click, older ones import it: this is the class that the one at hand raises."""
 
-out, err = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False, soft_wrap=True)
 app = typer.Typer(name="redfuser", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Write a cascaded reduction as mathematics; learn whether it runs in one pass, and run it so.")
 bench = typer.Typer(help="Measurements.", invoke_without_command=True)
@@ -148,6 +145,43 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
     else:
         show_lines(f"{name} = {array}" for name, array in outputs.items())
     return 0
+
+
+@app.command()
+def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET…", help=TARGET.help)] = None,
+           target: Annotated[str, typer.Option(help="What the kernel runs on: cpu.")] = "cpu",
+           every: Annotated[bool, typer.Option("--all", help="All operators of the catalogue that can be fused.")] = False,
+           output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
+           dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
+           certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from the files in this folder.")] = None
+           ) -> int:
+    """Write kernels as files of their own, which need NumPy and Numba and check themselves when run.
+
+    The header names the hash of the certificate.  Unless a folder is named, the certificate is made: some seconds each.
+    """
+    if bool(targets) == every:
+        raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",
+                            "name operators, a Python file or a formula, or write --all")
+    operators = list(ra.operators.values()) if every else [operator for word in targets for operator in operators_of(word)]
+    path, left_out = Path(output or "."), []
+    into = output is None or len(operators) > 1 or path.is_dir() or output.endswith("/")
+    (path if into else path.parent).mkdir(parents=True, exist_ok=True)
+    with progress("exporting") as told:
+        for done, operator in enumerate(operators):
+            told(done, len(operators))
+            try:
+                fused = ra.fuse(operator)
+                recorded = files.recorded_certificate(certificates, operator, fused.form) if certificates else None
+                written = fused.export(path / f"{operator.name}_{target}.py" if into else path, target=target, dtype=dtype, certificate=recorded)
+                show_lines([str(written)])
+            except (ra.NotFusable, LoweringError) as error:
+                left_out.append(error)
+    if every:
+        show_lines([f"{len(operators) - len(left_out)} kernels; {len(left_out)} operators cannot be fused, or have no loops"])
+        return 0
+    for error in left_out:
+        complain(error)
+    return max((CODES[error.verdict.status] if isinstance(error, ra.NotFusable) else BAD_INPUT for error in left_out), default=0)
 
 
 @app.command()
@@ -267,55 +301,6 @@ def several(asked: str, operators: tuple[ra.Operator, ...]) -> OperatorError:
     """The error where one operator is wanted and a file holds more."""
     return OperatorError(asked, f"it holds {len(operators)} operators: {', '.join(each.name for each in operators)}",
                          "name one of the catalogue, or give a file with one")
-
-
-def working(what: str) -> AbstractContextManager:
-    """A line on the terminal while something is going on; nothing where nobody watches."""
-    return err.status(what) if err.is_terminal else nullcontext()
-
-
-class progress:
-    """A bar on the terminal; entering it gives the function that is told (done, of how many)."""
-
-    def __init__(self, what: str) -> None:
-        self.bar = Progress(TextColumn(what), BarColumn(), TimeRemainingColumn(), console=err, transient=True,
-                            disable=not err.is_terminal)
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        self.bar.start()
-        task = self.bar.add_task("")
-        return lambda done, whole: self.bar.update(task, completed=done, total=whole)
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-
-def show(sections: Iterable[tuple[str, list[str]]]) -> None:
-    """Titles, and below each its lines."""
-    for title, lines in sections:
-        out.print(Text(title, style="bold cyan"))
-        show_lines(f"  {line}" for line in lines)
-        out.print()
-
-
-def show_lines(lines: Iterable[str]) -> None:
-    """Lines as they are: square brackets are axes, not markup."""
-    for line in lines:
-        out.print(line, markup=False)
-
-
-def show_table(head: list[str], rows: list[list[str]]) -> None:
-    """A table on a terminal, aligned columns elsewhere."""
-    if not out.is_terminal:
-        return show_lines(columns([head, *rows]))
-    table = Table(*head, header_style="bold cyan")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return out.print(table)
-
-
-def print_json(value: object) -> None:
-    out.print(json.dumps(value, indent=2, ensure_ascii=False), markup=False)
 
 
 def complain(error: RedfuserError) -> None:

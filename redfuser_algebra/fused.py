@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery
@@ -19,6 +20,8 @@ from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, certify
 from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
+from redfuser_algebra.run.export import exported_cpu
+from redfuser_algebra.run.files import save_text
 from redfuser_algebra.run.kernel import Kernel, made_kernel
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
@@ -122,6 +125,25 @@ class Fused:
         """The certificate with so many examples (40; 1000 if `deep`) from this seed; `progress` hears (done, of how many)."""
         return certify(self.operator, self.decision.main.cascade, self.form, examples=examples, seed=seed, deep=deep,
                        interpreter=fused_by_chunks, progress=progress)
+
+    def export(self, path: str | Path, *, target: str = "cpu", dtype: str = "float32", schedule: Schedule | None = None,
+               certificate: Certificate | str | None = None) -> Path:
+        """Write a kernel as a file of its own, which needs NumPy and Numba and checks itself when run; its path.
+
+        The same form, dtype and schedule give the same bytes on every machine.  The header names the hash of the
+        certificate, which is made if none is given; a text is taken for such a hash.  Raises OperatorError for an
+        unknown target or dtype, a certificate of something else, and a path that cannot be written; LoweringError
+        where there is no kernel.
+        """
+        if target not in TARGETS:
+            raise OperatorError(f"exporting {self.operator.name} with target={target!r}", "there is no such target here",
+                                f"choose one of {', '.join(TARGETS)}")
+        certificate = certificate or self.certificate
+        if isinstance(certificate, Certificate) and not certificate.speaks_of(self.operator, self.form):
+            raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",
+                                "give the certificate of this form, or none")
+        digest = certificate if isinstance(certificate, str) else certificate.hash
+        return save_text(Path(path), exported_cpu(self.operator, self.form, digest, dtype, schedule))
 
     def __str__(self) -> str:
         return f"{self.operator}\n\n{self.form}"

@@ -114,6 +114,10 @@ class Certificate:
         written = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(written.encode()).hexdigest()
 
+    def speaks_of(self, operator: Operator, form: FusedForm) -> bool:
+        """Whether it was made for this operator and form."""
+        return (self.operator, self.axis, self.form) == (str(operator), form.axis, _told(form))
+
     def record(self) -> dict[str, object]:
         """The content as data."""
         return {"schema": SCHEMA, **asdict(self)}
@@ -166,7 +170,7 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
         stopped = True
     facts = tuple(str(fact) for fact in dict.fromkeys(form.facts) if fact.kind != "danger")
     certificate = Certificate(
-        str(operator), form.axis, f"{summary(form)}\n\n{form.update}", tuple(_row(about[id], found[id]) for id in about),
+        str(operator), form.axis, _told(form), tuple(_row(about[id], found[id]) for id in about),
         tuple(laws), tuple(map(str, form.guards)), facts, tuple(map(str, dict.fromkeys(form.dangers))), examples, seed, versions())
     if stopped:
         raise Stopped(certificate)
@@ -179,6 +183,10 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, certificate: Certificate) -> None:
         super().__init__()
         self.certificate = certificate
+
+
+def _told(form: FusedForm) -> str:
+    return f"{summary(form)}\n\n{form.update}"
 
 
 _FLOATS = Obligation(

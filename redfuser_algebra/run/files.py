@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -157,6 +158,29 @@ def _save_one(file: object, suffix: str, array: np.ndarray) -> None:
                             "choose a name ending in .npy or .npz")
     else:
         np.savetxt(file, np.atleast_1d(array), fmt="%.17g", delimiter="," if suffix == ".csv" else " ")
+
+
+def recorded_certificate(folder: Path, operator: Operator, form: FusedForm) -> str:
+    """The hash of the certificate that a file of a folder names for this operator and form.
+
+    Looked for in the files whose name starts with the operator's and that hold its text and update rule.  Raises
+    OperatorError if there is none.
+    """
+    for path in sorted(folder.glob(f"{operator.name}_*.py")):
+        text = path.read_text(encoding="utf-8")
+        found = re.search(r"^Certificate: sha256 ([0-9a-f]{64})$", text, re.MULTILINE)
+        if found and all(line.strip() in text for line in (*str(operator).splitlines(), *form.update.splitlines())):
+            return found[1]
+    raise OperatorError(f"the certificate of {operator.name}", f"no file in {folder} names that of this operator and form",
+                        "leave the folder out: the certificate is made, which takes some seconds")
+
+
+def save_text(path: Path, text: str) -> Path:
+    """Write a text file, whole or not at all.  Raises OperatorError for a path that cannot be written."""
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        failed = "it is a folder" if path.is_dir() else f"{path.parent} is not a folder that can be written to"
+        raise OperatorError(f"writing {path}", failed, "choose another path")
+    return written(path, lambda file: file.write(text.encode()))
 
 
 def written(path: Path, write: Callable[[object], None]) -> Path:
