@@ -97,6 +97,17 @@ def test_the_definition_is_the_operator(name, tmp_path):
         assert np.shape(a) == np.shape(b) and np.allclose(np.asarray(a, float), np.asarray(b, float), 1e-7, 1e-9, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", SOME)
+def test_the_check_draws_its_cases_and_compares(name, tmp_path, capsys):
+    """With the definition in the place of the kernel, which would have to be compiled, and then with something else."""
+    names = module(tmp_path, name)["main"].__globals__
+    names[name] = names["definition"]
+    assert names["main"]() == 0 and capsys.readouterr().out.count("error 0.0e+00 of the largest value (agrees") == 3
+    scale = 1 + 2 * float(re.search(r"passed_over\(.*, (\S+)\) else", exported(name))[1])
+    names[name] = lambda **given: tuple(scale * part for part in map(np.asarray, parts(names["definition"](**given))))
+    assert names["main"]() == 1 and capsys.readouterr().out.count("DIFFERS") == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 def test_a_file_checks_itself(name, tmp_path):

@@ -235,7 +235,7 @@ def _main(export: Export) -> str:
         f"    for length in ({max(tile // 2 + 1, 8)}, {2 * tile + 7}, {5 * tile - 3}):",
         f'        sizes, rng = {{{fixed}{", " if fixed else ""}"{axis}": length}}, np.random.default_rng(length)',
         f"        shapes = {{name: {batch} + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}}",
-        "        arrays = {{name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}}",
+        "        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}",
         f'        cases.append((f"{operator.name}, {axis} = {{length}}", arrays, scalars))',
         f"    return 0 if passed_over({name}, definition, cases, {export.limit!r}) else 1", "", "",
         'if __name__ == "__main__":', "    sys.exit(main())"])
