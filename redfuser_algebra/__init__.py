@@ -15,6 +15,7 @@ from importlib import import_module
 _HOME = {
     "operator": "language.operator", "Operator": "language.operator",
     "OperatorError": "language.errors", "RedfuserError": "language.errors",
+    "trace": "language.numpy_trace",
     "parse": "language.formula", "parse_operator": "language.definitions",
     "cascades": "language.cascade",
     "fuse": "fused", "decide": "fused", "Fused": "fused", "Verdict": "fused", "NotFusable": "fused",

@@ -176,7 +176,7 @@ def count(mask: Operand, axis: Axes) -> Expr:
     return sum(1, axis, where=mask)
 
 
-def _taking_part(axis: Axes, where: Operand | None) -> Expr:
+def taking_part(axis: Axes, where: Operand | None) -> Expr:
     """The number of elements that a mean over `axis` divides by."""
     if where is not None:
         names = axis_names(axis)
@@ -195,13 +195,13 @@ def _product(factors: list[Expr]) -> Expr:
 
 def mean(expr: Operand, axis: Axes, where: Operand | None = None) -> Expr:
     """Σ x / N over the elements where the mask holds; N is the length of `axis` or the count of the mask."""
-    return sum(expr, axis, where) / _taking_part(axis, where)
+    return sum(expr, axis, where) / taking_part(axis, where)
 
 
 def var(expr: Operand, axis: Axes, where: Operand | None = None, ddof: Operand = 0) -> Expr:
     """Σ (x − mean)² / (N − ddof) over the elements where the mask holds."""
     squares = sum(square(lift(expr) - mean(expr, axis, where)), axis, where)
-    number = _taking_part(axis, where)
+    number = taking_part(axis, where)
     return squares / (number if _is_zero(ddof) else number - ddof)
 
 

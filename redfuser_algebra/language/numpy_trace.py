@@ -1,0 +1,220 @@
+"""Plain NumPy functions become operators: they are called once with arrays that record what is done to them.
+
+In: a function of arrays, and the axes of each (by name, or by example).  Out: an `Operator`.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
+
+import numpy as np
+
+from redfuser_algebra.language.errors import OperatorError, RedfuserError
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.formula import parse_all
+from redfuser_algebra.language.operator import SCALAR_TYPES, Operator, define, is_name
+from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
+from redfuser_algebra.language.tracing.array import Traced, lifted
+from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
+from redfuser_algebra.language.tracing.patched import letting_arrays_pass
+from redfuser_algebra.language.tracing.place import excerpt
+
+ROUNDS = 20
+"""How often axes that meet are made one before the function is given up."""
+
+
+def trace(function: Callable, /, *, name: str | None = None, assume: str = "", **given: object) -> Operator:
+    """The operator that a function written with NumPy computes.
+
+    Each argument of the function is given by name: an array as the names of its axes (`X="b l"`, `""` for a number
+    that varies from call to call in batches), or as an example array whose axes are to be named by what meets what; a
+    scalar parameter as `float`, `int`, `bool`, or as its default.  Arguments annotated with axes need not be given,
+    and those with a default are parameters if it is a float, and otherwise keep it.  Anything of NumPy with
+    a meaning over named axes may be used: ufuncs, reductions, products, broadcasting, whole-axis indexing, np.where.
+
+    Raises OperatorError, with the line named, for branches and loops that depend on elements, functions without a
+    meaning here, and axes that cannot be told apart.
+
+    >>> import numpy as np
+    >>> def spread(x):
+    ...     return np.sqrt(np.mean((x - x.mean()) ** 2))
+    >>> trace(spread, x="l").name
+    'spread'
+    """
+    name = name or _name_of(function)
+    arguments = _arguments(name, function, given)
+    inputs, params, fixed = _sorted_out(name, arguments)
+    inferred = any(not isinstance(axes, str) for axes in inputs.values())
+    inputs = _named(name, inputs)
+    for _ in range(ROUNDS):
+        first, unions = _traced(name, function, inputs, params, fixed, inferred, 0)
+        if not unions:
+            break
+        inputs = _united(name, inputs, unions)
+    again = (_traced(name, function, inputs, params, fixed, inferred, skip)[0] for skip in (1, 2))
+    result, order = _written(name, first, _agreed(name, first, again))
+    conditions = parse_all(assume, inputs, params) if assume else ()
+    return define(name, inputs, params, result, conditions, inspect.getdoc(function) or "", order)
+
+
+def _name_of(function: Callable) -> str:
+    own = getattr(function, "__name__", "")
+    return own if is_name(own) else "traced"
+
+
+def _arguments(name: str, function: Callable, given: Mapping[str, object]) -> dict[str, object]:
+    """What stands for each argument of the function, in its order."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        raise OperatorError(f"a trace of {function!r:.60}", "its arguments are not known", "wrap it: lambda x: …") from None
+    unknown = [key for key in given if key not in parameters]
+    if unknown:
+        raise OperatorError(f"a trace of {name} with {unknown[0]}=", "the function has no such argument",
+                            f"give the axes of: {', '.join(parameters)}")
+    found = {}
+    for key, parameter in parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if key in given:
+                raise OperatorError(f"a trace of {name} with {key}=", "an operator has a fixed list of inputs", "wrap the function")
+        elif key in given:
+            found[key] = given[key]
+        elif isinstance(parameter.annotation, str) and parameter.annotation not in SCALAR_TYPES and _axes(parameter.annotation) is not None:
+            found[key] = parameter.annotation
+        elif isinstance(parameter.default, float):
+            found[key] = parameter.default
+        elif parameter.default is parameter.empty:
+            raise OperatorError(f"a trace of {name}", f"nothing says what {key} is",
+                                f'name its axes, as in {key}="l", or give an example array, or {key}=float')
+    return found
+
+
+def _axes(text: str) -> tuple[str, ...] | None:
+    axes = tuple(text.split())
+    return axes if all(map(is_name, axes)) else None
+
+
+def _sorted_out(name: str, arguments: Mapping[str, object]) -> tuple[dict, dict, dict]:
+    """Arrays with their axes (text) or their example's shape, and parameters with their defaults."""
+    inputs, params, fixed = {}, {}, {}
+    for key, value in arguments.items():
+        if isinstance(value, str):
+            if _axes(value) is None:
+                raise OperatorError(f"a trace of {name} with {key}={value!r}", "that does not name axes", 'write names with spaces: "b l"')
+            inputs[key] = value
+        elif isinstance(value, type) and value.__name__ in SCALAR_TYPES:
+            params[key] = None
+        elif isinstance(value, bool) or isinstance(value, np.bool_):
+            fixed[key] = bool(value)
+        elif isinstance(value, Real):
+            params[key] = value.item() if isinstance(value, np.generic) else value
+        elif isinstance(value, np.ndarray | list):
+            inputs[key] = np.shape(value)
+        else:
+            raise OperatorError(f"a trace of {name} with {key}={value!r:.40}", "it is neither axes, an example array, nor a number",
+                                f'write {key}="b l" for an array, {key}=float for a parameter')
+    return inputs, params, fixed
+
+
+def _named(name: str, inputs: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Axis names for every input; examples get one of their own for each dimension until dimensions meet."""
+    taken = {axis for axes in inputs.values() if isinstance(axes, str) for axis in axes.split()} | set(inputs)
+    free = (letter for letter in (*"ijklmnpqrstuvw", *(f"a{n}" for n in range(99))) if letter not in taken)
+    return {key: tuple(axes.split()) if isinstance(axes, str) else tuple(next(free) for _ in axes) for key, axes in inputs.items()}
+
+
+def _united(name: str, inputs: Mapping[str, tuple[str, ...]], unions: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The inputs with axes that met under one name, that of the first."""
+    order = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
+    same = {axis: axis for axis in order}
+    for pair in unions:
+        one, other = sorted((same[axis] for axis in pair), key=order.index)
+        same = {axis: one if now == other else now for axis, now in same.items()}
+    return {key: tuple(same[axis] for axis in axes) for key, axes in inputs.items()}
+
+
+def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, inferred: bool, skip: int) -> tuple:
+    """What the function returns for traced arrays, and the axes that met."""
+    names = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
+    axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)), inferred)
+    token = current.set(axes)
+    try:
+        arrays = {key: Traced(Expr("input", (), (key, own)), tuple((axis,) for axis in own)) for key, own in inputs.items()}
+        arrays |= {key: Traced(Expr("param", (), (key,))) for key in params}
+        with letting_arrays_pass(), np.errstate(all="ignore"):
+            result = _called(name, function, arrays | fixed)
+            return _results(name, result), axes.unions
+    finally:
+        current.reset(token)
+
+
+def _called(name: str, function: Callable, given: dict[str, object]) -> object:
+    parameters = inspect.signature(function).parameters.values()
+    bound = inspect.signature(function).bind_partial()
+    bound.arguments = {each.name: given[each.name] for each in parameters if each.name in given}
+    try:
+        return function(*bound.args, **bound.kwargs)
+    except RedfuserError:
+        raise
+    except Exception as error:
+        line = excerpt_of(error)
+        raise OperatorError(f"a trace of {name}", f"its function raised {type(error).__name__}: {error}",
+                            "use NumPy's functions over whole arrays, or write that part in the front-door language", line) from error
+
+
+def excerpt_of(error: Exception) -> str:
+    """The user's line that an error came from."""
+    frame, last = error.__traceback__, None
+    while frame is not None:
+        last, frame = excerpt(frame.tb_frame) or last, frame.tb_next
+    return last or ""
+
+
+def _results(name: str, result: object) -> dict | tuple | Traced:
+    """The returned arrays in their structure."""
+    if isinstance(result, dict):
+        return {key: lifted(value) for key, value in result.items()}
+    if isinstance(result, tuple | list):
+        return tuple(map(lifted, result))
+    return lifted(result)
+
+
+def _flat(result: object) -> list[Traced]:
+    return list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
+
+
+def _agreed(name: str, first: object, others: Iterator[object]) -> list[Traced]:
+    """The arrays that two traces with different lengths agree on: a number of the code may equal a length in one of them.
+
+    Raises OperatorError if no two agree.
+    """
+    seen = [_flat(first)]
+    for other in map(_flat, others):
+        for one in seen:
+            if len(one) == len(other) and all(a.expr is b.expr and a.dims == b.dims for a, b in zip(one, other, strict=True)):
+                return one
+        seen.append(other)
+    raise OperatorError(f"a trace of {name}", "a number in it depends on the length of an axis in a way that NumPy does not see",
+                        "compute it from x.shape or x.size with NumPy's functions, or pass it as a parameter")
+
+
+def _written(name: str, result: object, arrays: list[Traced]) -> tuple[object, str]:
+    """The arrays in the structure of the result, and the order of their dimensions."""
+    order = ", ".join(" ".join(axis for dim in array.dims for axis in _dimension(name, array, dim)) for array in arrays)
+    exprs = tuple(array.expr for array in arrays)
+    if isinstance(result, dict):
+        return dict(zip(result, exprs, strict=True)), order
+    return exprs if isinstance(result, tuple) else exprs[0], order
+
+
+def _dimension(name: str, array: Traced, dim: tuple[str, ...]) -> tuple[str, ...]:
+    """The one axis of a dimension of a result."""
+    if not dim:
+        raise OperatorError(f"a trace of {name}", "its result has a dimension of length one (keepdims=True)",
+                            "return it without: .squeeze(axis), or keepdims=False")
+    if len(dim) > 1:
+        raise OperatorError(f"a trace of {name}", f"its result has the flattened dimension {written(dim)}", "reshape it back before returning it")
+    if dim and dim[0] not in array.expr.axes:
+        raise OperatorError(f"a trace of {name}", f"its result is the same all along {written(dim)}", "return it without that dimension")
+    return dim

@@ -1,0 +1,1 @@
+"""How NumPy code is read: arrays with named dimensions that record what is done to them."""

@@ -1,0 +1,108 @@
+"""What is known of axes while NumPy code is traced: their lengths, and which of them turned out to be one.
+
+Every axis gets a length of its own, a large prime, so that code which asks for shapes, makes ranges or reshapes runs
+as it would.  A plain number that only happens to equal a length is found by tracing again with other primes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count, islice
+from math import prod
+
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.tracing.place import refused
+
+Dim = tuple[str, ...]
+"""The axes that one dimension runs over, slowest first: none for a dimension of length one, several if flattened."""
+
+SMALLEST = 307
+"""Lengths start here: code that treats short axes apart is read as for long ones."""
+
+
+@dataclass
+class Axes:
+    """The axes of one trace: `lengths` by name; `unions` collects the pairs that met, where names may be inferred."""
+
+    lengths: dict[str, int]
+    inferred: bool = False
+    unions: list[tuple[str, str]] = field(default_factory=list)
+
+    def met(self, one: Dim, other: Dim, what: str) -> Dim:
+        """The dimension that two make where they meet position by position.  Raises OperatorError if they differ."""
+        if one == other or other == ():
+            return one
+        if one == ():
+            return other
+        if self.inferred and len(one) == len(other) == 1:
+            self.unions.append((one[0], other[0]))
+            return one
+        raise refused(f"{what}, where axis {written(one)} meets axis {written(other)}", "they are different axes",
+                      "give them one name if they are the same axis, or transpose the arrays")
+
+    def length(self, dim: Dim) -> int:
+        """The number of elements of a dimension in this trace."""
+        return prod(self.lengths[axis] for axis in dim)
+
+    def axis_of(self, number: float) -> str | None:
+        """The axis of the inputs that has this length in this trace."""
+        found = [axis for axis, length in self.lengths.items() if length == number and length >= SMALLEST]
+        return found[0] if found else None
+
+    def dims_of(self, shape: Sequence[int], what: str) -> tuple[Dim, ...]:
+        """The dimensions of an array of this shape that code made from lengths.  Raises OperatorError if they are none."""
+        by_length = {length: (axis,) for axis, length in self.lengths.items()} | {1: ()}
+        unknown = [length for length in shape if length not in by_length]
+        if unknown:
+            raise refused(f"{what} of {unknown[0]} elements", "no axis of the inputs has that length",
+                          "make it an input with axes of its own")
+        return tuple(by_length[length] for length in shape)
+
+
+current: ContextVar[Axes] = ContextVar("current", default=Axes({}))
+"""The axes of the trace that is running here; of no trace, none."""
+
+
+def written(dim: Dim) -> str:
+    """A dimension for messages."""
+    return f'"{" ".join(dim)}"'
+
+
+def primes(number: int, skip: int) -> list[int]:
+    """So many different lengths, after those that `skip` earlier calls would have got."""
+    found = (n for n in count(SMALLEST) if prod(n % d for d in range(2, int(n**0.5) + 1)))
+    return list(islice(found, skip * number, (skip + 1) * number))
+
+
+def broadcast(shapes: Iterable[tuple[Dim, ...]], what: str) -> tuple[Dim, ...]:
+    """The dimensions that arrays make together, aligned at the last one, as NumPy does."""
+    axes, result = current.get(), ()
+    for dims in shapes:
+        longer, shorter = (result, dims) if len(result) >= len(dims) else (dims, result)
+        lead = len(longer) - len(shorter)
+        result = longer[:lead] + tuple(axes.met(a, b, what) for a, b in zip(longer[lead:], shorter, strict=True))
+    return result
+
+
+def regrouped(dims: tuple[Dim, ...], shape: Sequence[int]) -> tuple[Dim, ...]:
+    """The dimensions after a reshape that flattens neighbours, separates them again, or adds and drops ones.
+
+    Raises OperatorError for a shape that would cut an axis.
+    """
+    axes = current.get()
+    flat, whole = [axis for dim in dims for axis in dim], axes.length(tuple(axis for dim in dims for axis in dim))
+    known = prod(length for length in shape if length != -1)
+    target = [whole // known if length == -1 and known else int(length) for length in shape]
+    result = []
+    for length in target:
+        dim = []
+        while axes.length(tuple(dim)) < length and flat:
+            dim.append(flat.pop(0))
+        if axes.length(tuple(dim)) != length:
+            break
+        result.append(tuple(dim))
+    if flat or len(result) < len(target):
+        raise refused(f"a reshape of ({', '.join(map(written, dims))})", "it cuts an axis into pieces",
+                      "pass the array with a dimension for each piece")
+    return tuple(result)

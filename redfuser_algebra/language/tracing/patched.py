@@ -1,0 +1,85 @@
+"""Functions outside NumPy's protocols, taught for the time of a trace to let traced arrays pass.
+
+`np.asarray(x)` at the start of a function, and `math.sqrt(d)` of a length, are the two that much code begins with.
+Each stand-in does what the original does to everything else, so other threads see no difference.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from threading import RLock
+from unittest.mock import patch
+
+import numpy as np
+
+from redfuser_algebra.language.functions import index
+from redfuser_algebra.language.tracing.array import Length, Traced, elementwise
+from redfuser_algebra.language.tracing.lengths import current
+
+_CONVERSIONS = ("asarray", "asanyarray", "array", "ascontiguousarray", "asfortranarray", "atleast_1d")
+_MATH = {"sqrt": "sqrt", "exp": "exp", "log": "log", "log2": "log2", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
+         "tanh": "tanh", "fabs": "absolute", "pow": "power", "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
+_lock = RLock()
+
+
+def _converting(original: Callable) -> Callable:
+    @wraps(original)
+    def stand_in(value: object = None, *args: object, dtype: object = None, **options: object) -> object:
+        if isinstance(value, Traced):
+            dtype = args[0] if args else dtype
+            return value if dtype is None else value.astype(dtype)
+        return original(value, *args, **({} if dtype is None else {"dtype": dtype}), **options)
+
+    return stand_in
+
+
+def _computing(original: Callable, name: str) -> Callable:
+    @wraps(original)
+    def stand_in(*operands: object) -> object:
+        traced = any(isinstance(operand, Traced | Length) for operand in operands)
+        return elementwise(name, *operands) if traced else original(*operands)
+
+    return stand_in
+
+
+def _arange(original: Callable) -> Callable:
+    """A range over a whole axis is the positions along it."""
+    @wraps(original)
+    def stand_in(*numbers: object, **options: object) -> object:
+        if len(numbers) <= 2 and set(options) <= {"dtype"}:
+            start, stop = (0, *numbers) if len(numbers) == 1 else numbers or (0, 0)
+            whole = isinstance(start, Length | int) and isinstance(stop, Length | int)
+            found = current.get().axis_of(int(stop) - int(start)) if whole else None
+            if found is not None:
+                positions = Traced(index(found), ((found,),))
+                return positions if isinstance(start, int) and start == 0 else positions + start
+        return original(*map(_plain, numbers), **options)
+
+    return stand_in
+
+
+def _numeric(original: Callable) -> Callable:
+    @wraps(original)
+    def stand_in(*numbers: object, **options: object) -> object:
+        return original(*map(_plain, numbers), **options)
+
+    return stand_in
+
+
+def _plain(number: object) -> object:
+    return int(number) if isinstance(number, Length) else number
+
+
+@contextmanager
+def letting_arrays_pass() -> Iterator[None]:
+    """While this holds, conversions leave traced arrays alone, and ranges and `math` compute with lengths."""
+    with _lock, ExitStack() as stack:
+        for name in _CONVERSIONS:
+            stack.enter_context(patch.object(np, name, _converting(getattr(np, name))))
+        stack.enter_context(patch.object(np, "arange", _arange(np.arange)))
+        stack.enter_context(patch.object(np, "tri", _numeric(np.tri)))
+        for name, ours in _MATH.items():
+            stack.enter_context(patch.object(math, name, _computing(getattr(math, name), ours)))
+        yield

@@ -1,0 +1,278 @@
+"""Plain NumPy functions as operators: the operator means what the function computes, and what it cannot mean is refused."""
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import redfuser_algebra as ra
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redfuser_algebra.run.reference import reference
+
+RNG = np.random.default_rng(7)
+SIZES = {"b": 4, "l": 9, "m": 5, "k": 3, "j": 2, "h": 2}
+
+
+def arrays_for(axes):
+    return {name: RNG.normal(size=[SIZES[axis] for axis in own.split()]) for name, own in axes.items()}
+
+
+def flat(result):
+    return list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
+
+
+def assert_same(got, want):
+    assert type(got) is type(want) if isinstance(want, tuple | dict) else not isinstance(got, tuple | dict)
+    for value, right in zip(flat(got), flat(want), strict=True):
+        assert np.shape(value) == np.shape(right)
+        np.testing.assert_allclose(np.asarray(value, float), np.asarray(right, float), 1e-12, 1e-12)
+
+
+def softmax(x):
+    x = np.asarray(x, dtype=float)
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(Q, K, V):
+    return softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
+
+
+def causal(Q, K, V):
+    S = np.einsum("mk,lk->ml", Q, K) * Q.shape[1] ** -0.5
+    return np.einsum("ml,lj->mj", softmax(np.where(np.tril(np.ones(S.shape, bool)), S, -np.inf)), V)
+
+
+def causal_in_place(Q, K, V):
+    S = Q @ K.T
+    S[np.arange(len(Q))[:, None] < np.arange(len(K))] = -np.inf
+    return softmax(S) @ V
+
+
+def route(x):
+    i = np.argsort(-x, axis=-1)[..., :3]
+    w = softmax(np.take_along_axis(x, i, -1))
+    return w, i
+
+
+def layernorm(x, g):
+    d = x - x.mean(-1, keepdims=True)
+    return d / np.sqrt((d**2).mean(-1, keepdims=True) + 1e-5) * g
+
+
+def in_place(x):
+    y = x.copy()
+    y -= y.mean()
+    y *= 2
+    return y.max()
+
+
+def kurtosis(x):
+    d = x - x.mean()
+    return {"variance": x.var(ddof=1), "kurtosis": (d**4).mean() / (d**2).mean() ** 2 - 3}
+
+
+def smoothed(x, t):
+    q = 0.9 * t + 0.1 / x.size
+    return -(q * (x - np.logaddexp.reduce(x))).sum()
+
+
+def dixon(x):
+    s = np.sort(x)
+    return (s[1] - s[0]) / (s[-1] - s[0]), s[-2]
+
+
+def gains(x):
+    return (np.sort(x)[::-1][:4] / np.log2(np.arange(2, 6))).sum()
+
+
+ROW, TABLE = {"x": "l"}, {"x": "b l"}
+FUNCTIONS = [
+    (softmax, TABLE), (attention, {"Q": "m k", "K": "l k", "V": "l j"}), (layernorm, {"x": "b l", "g": "l"}),
+    (causal, {"Q": "m k", "K": "l k", "V": "l j"}), (causal_in_place, {"Q": "m k", "K": "l k", "V": "l j"}),
+    (route, TABLE), (in_place, ROW), (kurtosis, ROW), (smoothed, {"x": "l", "t": "l"}), (dixon, ROW), (gains, ROW),
+    (lambda x: np.maximum.reduce(x) - np.add.reduce(np.exp(x)), ROW),
+    (lambda x: (x.reshape(-1).mean(), np.ravel(x).max(), x.sum(axis=(0, 1))), TABLE),
+    (lambda x, v: v[np.argmax(x)], {"x": "l", "v": "l"}), (lambda x, v: v[x.argmin()], {"x": "l", "v": "l j"}),
+    (lambda x, i: x[np.arange(len(x)), x.argmax(1)], {"x": "b l", "i": "b"}),
+    (lambda x: np.linalg.norm(x) + np.linalg.norm(x, 1) + np.linalg.norm(x, np.inf) + np.linalg.norm(x, 3), ROW),
+    (lambda x: np.linalg.norm(x, axis=1), TABLE),
+    (lambda x, y: (np.corrcoef(x, y)[0, 1], np.cov(x, y)[1, 0], np.cov(x, y, bias=True)[0, 0]), {"x": "l", "y": "l"}),
+    (lambda x, y: (np.dot(x, y), x @ y, np.inner(x, y), np.vdot(x, y), np.tensordot(x, y, 1)), {"x": "l", "y": "l"}),
+    (lambda x, y: np.outer(x, y).sum(0), {"x": "l", "y": "m"}),
+    (lambda x, y: np.tensordot(x, y, axes=([1], [0])), {"x": "b l", "y": "l k"}),
+    (lambda x, y: np.einsum("...l,...l->...", x, y), {"x": "b l", "y": "b l"}),
+    (lambda x, y: np.einsum("bl,l", x, y), {"x": "b l", "y": "l"}),
+    (lambda x: x.T.sum(0) - np.swapaxes(x, 0, 1).max(axis=0) + np.moveaxis(x, 0, -1).min(axis=0), TABLE),
+    (lambda x: np.expand_dims(x, 1).sum((1, 2)) + x[:, None, :].squeeze(1).prod(-1), TABLE),
+    (lambda x: x.reshape(x.shape[0] * x.shape[1]).reshape(x.shape).max(1), TABLE),
+    (lambda x: np.sum(x, where=x > 0, axis=1) + np.max(x, axis=1, initial=0.3) + x.mean(1, where=x < 1), TABLE),
+    (lambda x: np.nansum(x) + np.nanmax(x) + np.nanmean(x) + np.nanstd(x), ROW),
+    (lambda x, w: np.average(x, weights=w * w), {"x": "l", "w": "l"}),
+    (lambda x, w: np.average(x, axis=1, weights=w * w), {"x": "b l", "w": "l"}),
+    (lambda x: (np.any(x > 1), np.all(x < 5), np.count_nonzero(x > 0), np.ptp(x)), ROW),
+    (lambda x: (np.ones_like(x) * 2).sum() + np.full_like(x, 3.0).prod() + np.ones(x.size).sum(), ROW),
+    (lambda x: np.hypot(x, 2).sum() + np.square(x).mean() + np.clip(x, -1, 1).sum() + np.trunc(x).sum() + np.cbrt(x).max(), ROW),
+    (lambda x: np.logaddexp(x, 0).sum() + np.tan(x / 9).sum() + np.sinh(x).sum() + np.log10(1 + x * x).sum(), ROW),
+    (lambda x: (x.astype(int).sum(), (x > 0).astype(float).sum(), x.astype(bool).sum(), np.fix(x).sum()), ROW),
+    (lambda x: (x * np.arange(x.size)).sum() + (x * np.arange(1, x.size + 1)).sum() + (x * np.linspace(0, 0, x.size)).sum(), ROW),
+    (lambda x: x[0] + x[-1] + x[x.size - 2], ROW), (lambda x: x[..., 0] + x[:, -1] + x[1].sum(), TABLE),
+    (lambda x: np.partition(x, 2)[..., :2].sum(-1) + np.partition(x, -3, axis=-1)[..., -3:].sum(-1), TABLE),
+    (lambda x: -np.sort(-x)[..., :2], TABLE), (lambda x: np.argsort(x)[..., ::-1][..., :2], TABLE),
+    (lambda x: np.tril(x).sum(1) + np.triu(x, 1).max(1), TABLE),
+    (lambda x: x.__array_namespace__().sum(x, axis=-1), TABLE),
+    (lambda x: np.float64(2) * x.sum() + np.array(3.0) * x.max() + sum([x.min(), 1]), ROW),
+    (lambda x: np.nan_to_num(x).sum() + np.heaviside(x, 0.5).sum() + np.isfinite(x).sum() + np.fmax(x, 0).sum(), ROW),
+    (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
+]
+
+
+@pytest.mark.parametrize("function, axes", FUNCTIONS, ids=lambda value: getattr(value, "__name__", None))
+def test_the_operator_means_what_the_function_computes(function, axes):
+    op = ra.trace(function, **axes)
+    given = arrays_for(axes)
+    assert_same(reference(op, op.bind(**given)), function(**given))
+
+
+@pytest.mark.parametrize("function, axes", FUNCTIONS[:9], ids=lambda value: getattr(value, "__name__", None))
+def test_traced_operators_fuse(function, axes):
+    given = arrays_for(axes)
+    got = ra.fuse(ra.trace(function, **axes))(**given)
+    for value, right in zip(flat(got), flat(function(**given)), strict=True):
+        np.testing.assert_allclose(value, right, 1e-10, 1e-12)
+
+
+ELEMENTWISE = st.sampled_from([
+    np.exp, np.tanh, np.abs, np.square, np.sign, np.floor, np.negative, lambda a: np.log(1 + a * a), lambda a: np.where(a > 0, a, -1)])
+JOINED = st.sampled_from([np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.arctan2, np.less])
+REDUCED = st.sampled_from([np.sum, np.max, np.min, np.mean, np.var, np.any])
+AXES = st.sampled_from([None, 0, 1, -1, (0, 1)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ELEMENTWISE, JOINED, REDUCED, AXES), min_size=1, max_size=3))
+def test_compositions_mean_what_they_compute(steps):
+    def function(x, y):
+        total = 0.0
+        for elementwise, joined, reduce, axis in steps:
+            x = joined(np.tanh(x), reduce(elementwise(x), axis=axis, keepdims=True)) + y
+            total = total + reduce(x, axis=None)
+        return total
+
+    given = {"x": RNG.normal(size=(3, 4)), "y": RNG.normal(size=4)}
+    op = ra.trace(function, x="b l", y="l")
+    assert_same(reference(op, op.bind(**given)), function(**given))
+
+
+def test_axes_are_named_by_what_meets_what():
+    op = ra.trace(attention, Q=np.zeros((3, 5)), K=np.zeros((7, 5)), V=np.zeros((7, 2)))
+    (m, k), (line, also_k), (also_line, j) = op.inputs.values()
+    assert k == also_k and line == also_line and len({m, k, line, j}) == 4
+    assert op.output_axes == ((m, j),)
+
+
+def test_what_each_argument_is():
+    def f(x, w, eps=1e-3, axis=-1, n=2.0, flag=True):
+        return (x * w).sum(axis) * n + eps
+
+    op = ra.trace(f, x="l", w=float, n=int, assume="w > 0", name="g")
+    assert op.name == "g" and op.inputs == {"x": ("l",)}
+    assert op.params == {"w": None, "eps": 1e-3, "n": None}
+    assert [str(each) for each in op.assume] == ["w > 0"]
+
+    def annotated(x: "b l", s: float = 2.0):  # noqa: F722
+        return x.sum(-1) * s
+
+    assert ra.trace(annotated).inputs == {"x": ("b", "l")}
+
+
+def branching(x):
+    if x.max() > 0:
+        return x.sum()
+    return x.min()
+
+
+REFUSED = [
+    (branching, ROW, "a branch on the elements", "if x.max() > 0"),
+    (lambda x: float(x.sum()), ROW, "an element as a Python number", "float(x.sum())"),
+    (lambda x: max(x.max(), 0), ROW, "a branch on the elements", ""),
+    (lambda x: sum(v for v in x), ROW, 'a Python loop over axis "l"', "for v in x"),
+    (lambda x: range(x.argmax()), ROW, "an element as a position or length", ""),
+    (lambda x: np.cumsum(x).max(), ROW, "that is a scan", "np.cumsum"),
+    (lambda x: np.median(x), ROW, "an order statistic", "np.median"),
+    (lambda x: np.sort(x)[x.size // 2], ROW, "inside a sorted array", ""),
+    (lambda x: np.sort(x)[-2:], ROW, "largest first", ""),
+    (lambda x: np.sort(x).sum(), ROW, "a sorted array as a whole", ""),
+    (lambda x: x @ x.T, TABLE, 'axis "b" in two dimensions', "x @ x.T"),
+    (lambda x, y: x + y, {"x": "l", "y": "k"}, 'axis "l" meets axis "k"', "x + y"),
+    (lambda x: x[1:].sum(), ROW, "only whole axes are read", "x[1:]"),
+    (lambda x: x[x > 0].sum(), ROW, "elements selected by a mask", "x[x > 0]"),
+    (lambda x: np.where(x > 0)[0], ROW, "np.where with one argument", ""),
+    (lambda x: np.concatenate([x, x]).sum(), ROW, "joined end to end", ""),
+    (lambda x: x.reshape(3, -1).sum(), ROW, "cuts an axis", ""),
+    (lambda x: x * np.array([0.1, 0.2, 0.4]), ROW, "no axis of the inputs has that length", ""),
+    (lambda x: (x * np.sqrt(np.ones(x.size) * np.arange(1.0, 1 + len(x)) ** 2 % 7)).sum(), ROW, "no simple function", ""),
+    (lambda x: x.sum() * math.lgamma(len(x)), ROW, "depends on the length of an axis", ""),
+    (lambda x: np.mean(x, axis=2), TABLE, "the array has 2 dimensions", ""),
+    (lambda x: x.max(-1, keepdims=True), TABLE, "a dimension of length one", ""),
+    (lambda x: x.sum(dtype=np.float32), ROW, "float32", ""),
+    (lambda x: np.fft.fft(x), ROW, "np.fft in traced code", ""),
+    (lambda x: x.nothing(), ROW, "AttributeError", ""),
+    (lambda x: "text", ROW, "neither an array nor a number", ""),
+    (lambda x: np.cov(x), TABLE, "every pair of its rows", ""),
+    (lambda x: np.linalg.norm(x, 2, axis=(0, 1)), TABLE, "a matrix norm", ""),
+]
+
+
+@pytest.mark.parametrize("function, axes, told, line", REFUSED)
+def test_what_has_no_meaning_is_refused_with_the_line(function, axes, told, line):
+    with pytest.raises(ra.OperatorError) as caught:
+        ra.trace(function, **axes)
+    assert told in str(caught.value) and caught.value.remedy
+    assert line in caught.value.excerpt and (not line or "test_numpy_trace.py, line" in caught.value.excerpt)
+
+
+@pytest.mark.parametrize("given, told", [
+    ({}, "nothing says what x is"), ({"x": "l", "y": "l"}, "no such argument"), ({"x": "3l"}, "does not name axes"),
+    ({"x": None}, "neither axes, an example array, nor a number")])
+def test_arguments_that_make_no_sense(given, told):
+    with pytest.raises(ra.OperatorError, match=told):
+        ra.trace(lambda x: x.sum(), **given)
+
+
+def test_a_write_that_others_would_see_is_refused():
+    def aliased(x):
+        view = x.T
+        x -= x.mean()
+        return view.sum()
+
+    with pytest.raises(ra.OperatorError, match="other arrays are views of it"):
+        ra.trace(aliased, x="b l")
+
+
+def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
+    before = np.asarray, np.arange, math.sqrt
+    inside, done = threading.Event(), threading.Event()
+
+    def slow(x):
+        inside.set()
+        assert done.wait(10)
+        return x.nothing()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ra.trace, slow, x="l")
+        assert inside.wait(10)
+        np.testing.assert_array_equal(np.asarray([1, 2], dtype=np.float32), [1, 2])
+        assert np.asarray([1], np.float32).dtype == np.float32 and math.sqrt(4.0) == 2.0
+        np.testing.assert_array_equal(np.arange(311), range(311))
+        done.set()
+        with pytest.raises(ra.OperatorError):
+            running.result()
+    assert (np.asarray, np.arange, math.sqrt) == before
+
+
+def test_a_number_that_only_looks_like_a_length():
+    op = ra.trace(lambda x: x.sum() / 311, x="l")
+    assert float(reference(op, op.bind(x=np.full(9, 311.0)))) == 9.0
