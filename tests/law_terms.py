@@ -4,7 +4,7 @@ import ast
 import re
 from fractions import Fraction
 
-CONTRACTIONS = {"contract": "sum", "largest": "max", "smallest": "min"}
+CONTRACTIONS = {"contract": "sum", "largest": "max", "smallest": "min", "some": "any"}
 BOOLEAN = {"logical_and", "logical_or", "logical_not"}
 _OPERATORS = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.USub: "negative",

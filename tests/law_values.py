@@ -80,11 +80,25 @@ def _follows(drawn, a, p, q):
     return a, p, np.array(chosen, a.dtype).reshape(1, 1, draws)
 
 
-TIES = {"bounded": _bounded, "settled": _settled, "follows": _follows}
+def _distinct(drawn, a, q):
+    """a are the positions of elements, q different ones."""
+    a, q, _ = _follows(drawn, a, q, q)
+    return a, q
+
+
+def _below(drawn, a, q):
+    return a, _further(a, q, True)
+
+
+def _above(drawn, a, q):
+    return a, _further(a, q, False)
+
+
+TIES = {"bounded": _bounded, "distinct": _distinct, "below": _below, "above": _above, "settled": _settled, "follows": _follows}
 """Conditions between variables, and how to draw values that meet them."""
 
 SIGNS = ("positive", "nonnegative", "nonpositive")
-STILL = {"invariant": (0, 1), "moving": (0, 1), "pivot": (0, 2), "bounded": (1, 2), "settled": (1, 3),
+STILL = {"invariant": (0, 1), "moving": (0, 1), "pivot": (0, 2), "bounded": (1, 2), "below": (1, 2), "above": (1, 2), "distinct": (1, 2), "settled": (1, 3),
          "follows": (1, 3)}
 """Which variables of a condition do not vary along l."""
 

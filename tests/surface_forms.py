@@ -237,6 +237,61 @@ def sum_about_another_mask(x: "l", y: "l", M: "l"):
     return ra.sum(ra.exp(x - ra.max(y, "l", where=M > -9)), "l"), ra.sum(ra.sin(x - ra.max(y, "l")), "l")
 
 
+@fuses
+def ties_written_as_an_inequality(x: "l", y: "l"):
+    return ra.sum(ra.where(x >= ra.max(x, "l"), y, 0), "l"), ra.count(ra.min(x, "l") >= x, "l")
+
+
+@fuses
+def all_below_the_largest(x: "l", y: "l"):
+    return ra.sum(y, "l", where=x < ra.max(x, "l"))
+
+
+@fuses
+def ties_written_as_a_difference(x: "l", y: "l"):
+    return ra.sum(ra.where(x - ra.max(x, "l") == 0, y, 0), "l"), ra.count(x - ra.min(x, "l") <= 0, "l")
+
+
+@fuses
+def everything_but_unequal(x: "l", y: "l"):
+    return ra.sum(ra.where(x != ra.max(x, "l"), 0, y), "l")
+
+
+@fuses
+def clipped_to_its_own_range(x: "l"):
+    return ra.sum(ra.clip(x, ra.min(x, "l"), ra.max(x, "l")), "l")
+
+
+@fuses
+def ties_under_a_mask_in_one_condition(x: "l", M: "l"):
+    return ra.count((x == ra.max(x, "l", where=M > 0)) & (M > 0), "l")
+
+
+@fuses
+def scaled_power_norm(x: "l"):
+    return ra.sum((ra.abs(x) / ra.max(ra.abs(x), "l")) ** 2.5, "l")
+
+
+@fuses
+def members_of_the_top(x: "l", y: "l"):
+    return ra.sum(y, "l", where=ra.any(ra.index("l") == ra.topk(x, "l", 2).indices, "top"))
+
+
+@fuses
+def extremes_about_the_mean(x: "l"):
+    return ra.max(ra.abs(x - ra.mean(x, "l")), "l"), ra.max(x, "l") - ra.min(x, "l")
+
+
+@ra.operator
+def ninth_moment(x: "l"):
+    return ra.sum((x - ra.mean(x, "l")) ** 9, "l")
+
+
+@ra.operator
+def top_of_scaled_under_a_mask(x: "l", M: "l"):
+    return ra.topk(ra.exp(x - ra.max(x, "l")), "l", 2, where=M > 0).values
+
+
 @ra.operator
 def log_share(x: "l"):
     p = x / ra.sum(x, "l")

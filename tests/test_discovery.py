@@ -1,6 +1,7 @@
 """The search decides: what must fuse does, with little state, and computes the operator; what must not, does not."""
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +11,9 @@ from surface_forms import FUSABLE, STUCK
 
 import redfuser_algebra as ra
 from redfuser_algebra.discover.egraph import UnsoundLaws
+from redfuser_algebra.discover.encode import Encoder
+from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.language.expr import Expr, symbol
 from redfuser_algebra.run.reference import fused_by_tree, reference
 
 WORDS = {
@@ -65,6 +69,33 @@ def test_surface_forms_fuse_and_compute_the_operator(operator):
     assert verdict.fusable, verdict
     for seed in range(3):
         agree(operator, verdict.fused.form, seed)
+
+
+@pytest.mark.parametrize(("operator", "words"), [
+    (surface_forms.everything_but_unequal, 2), (surface_forms.ties_under_a_mask_in_one_condition, 2),
+    (surface_forms.clipped_to_its_own_range, 3), (surface_forms.extremes_about_the_mean, 3),
+    (surface_forms.ninth_moment, 10), (surface_forms.fourth_order_contraction, 6), (surface_forms.product_of_contractions, 4), (ra.operators["grubbs"], 5), (ra.operators["si_sdr"], 6),
+], ids=lambda part: getattr(part, "name", part))
+def test_nothing_is_kept_that_other_state_determines(operator, words):
+    assert ra.fuse(operator).form.words == words
+
+
+def test_a_contraction_gets_an_axis_that_nothing_else_in_the_question_has():
+    z, w = (Expr("input", (), (name, ("l", axis))) for name, axis in (("z", "k"), ("w", "k__1")))
+    p = symbol("p", ("k",))
+    encoder = Encoder("l", Facts("l", ()))
+    encoder.term(ra.sum(z - p, "k") * 1 * (w + 1))
+    assert [line for line in encoder.lines if '(Con "k__2"' in line]
+
+
+def test_places_of_a_top_k_that_nothing_fills_are_the_identity():
+    operator = surface_forms.top_of_scaled_under_a_mask
+    form = ra.fuse(operator).form
+    for x, mask, want in (([1, 2, 5], [0, 1, 0], [math.exp(-3), -np.inf]), ([1, 2, 5], [0, 0, 0], [-np.inf] * 2),
+                          ([-np.inf, 2, 5], [1, 0, 0], [0, -np.inf]), ([-np.inf, 2, 5], [1, 0, 1], [1, 0])):
+        for sizes in ((3,), (1, 2), (1, 1, 1)):
+            got = fused_by_tree(operator, form, operator.bind(np.array(x, float), np.array(mask, float)), sizes, 0)
+            np.testing.assert_allclose(got, want)
 
 
 @pytest.mark.parametrize("operator", STUCK, ids=lambda operator: operator.name)

@@ -12,10 +12,12 @@ and run over the reduced axis l; the other functions are elementwise.  Condition
 | element(a) | a does not see the new pivot |
 | positive(a), nonnegative(a), nonpositive(a) | the sign, known from the terms' construction |
 | bounded(a, p) | abs(a) is at most a fixed multiple of p, for every element |
+| below(a, q), above(a, q) | a <= q, or a >= q, for every element |
 | settled(a, p, q) | a = q happens only where a = p and p = q (as when a <= p <= q) |
+| distinct(a, q) | no element a has two of the values q over the contracted axis |
 | follows(a, p, q) | if any element has a = q_i, then q_i is one of the positions p |
 
-`contract`, `largest` and `smallest` are a sum, max and min over another axis than l; `rounded` is a rounding
+`contract`, `largest`, `smallest` and `some` are a sum, max, min and any over another axis than l; `rounded` is a rounding
 declared reassociable.  A max, min, argmax, topk or one of their twins is of at least one element.
 
 Tags: `exact` holds over the reals wherever the left side is defined; `ieee` on NumPy's floats as well, with ±inf and
@@ -69,6 +71,8 @@ SIGNS = (
     SignRule("square_is_nonnegative", "a * a", "nonnegative"),
     SignRule("product_of_nonnegatives", "a * b", "nonnegative", "nonnegative(a), nonnegative(b)"),
     SignRule("product_of_positives", "a * b", "positive", "positive(a), positive(b)"),
+    SignRule("scaled_is_nonnegative", "scaled(a, b)", "nonnegative", "nonnegative(a), nonnegative(b)"),
+    SignRule("ratio_is_nonnegative", "ratio(a, b)", "nonnegative", "nonnegative(a), nonnegative(b)"),
     SignRule("sum_of_nonnegatives", "a + b", "nonnegative", "nonnegative(a), nonnegative(b)"),
     SignRule("positive_is_nonnegative", "a", "nonnegative", "positive(a)"),
 )
@@ -93,6 +97,7 @@ LINEARITY = (
     Law("sum_of_invariant", "sum(c)", "c * sum(1)", "invariant(c)", role="normal form"),
     Law("contract_adds", "contract(a + b)", "contract(a) + contract(b)"),
     Law("contract_absorbs_factor", "contract(a) * b", "contract(a * b)"),
+    Law("some_of_distinct", "some(a == q)", "contract(a == q)", "distinct(a, q)", tag="ieee", role="normal form"),
     Law("sum_enters_contract", "sum(contract(a))", "contract(sum(a))"),
     Law("cancel", "a + (-1) * a", "0"),
 )
@@ -104,7 +109,21 @@ RECENTRE = (
     Law("reset", "a == q", "(a == p) * (p == q)", "pivot(p, q), element(a), settled(a, p, q)", tag="ieee"),
     Law("reset_unequal", "a != q", "(a != p) * (p == q) + (p != q)", "pivot(p, q), element(a), settled(a, p, q)",
         tag="ieee"),
+    *(Law(f"{name}_by_difference", f"a - q {sign} 0", f"a {sign} q")
+      for name, sign in (("equal", "=="), ("unequal", "!="), ("above", ">"), ("reaching", ">="), ("below", "<"),
+                         ("down_to", "<="))),
     Law("reset_among", "a == q", "contract((a == p) * (p == q))", "follows(a, p, q)", tag="ieee"),
+)
+
+AT_A_BOUND = (
+    Law("reaching_from_below", "a >= q", "a == q", "below(a, q)"),
+    Law("reaching_from_above", "a <= q", "a == q", "above(a, q)"),
+    Law("staying_below", "a < q", "a != q", "below(a, q)"),
+    Law("staying_above", "a > q", "a != q", "above(a, q)"),
+    Law("maximum_with_upper_bound", "maximum(a, q)", "q", "below(a, q)"),
+    Law("maximum_with_lower_bound", "maximum(a, q)", "a", "above(a, q)"),
+    Law("minimum_with_upper_bound", "minimum(a, q)", "a", "below(a, q)"),
+    Law("minimum_with_lower_bound", "minimum(a, q)", "q", "above(a, q)"),
 )
 
 EXPONENTIALS = (
@@ -128,6 +147,8 @@ POWERS = (
     Law("sqrt_of_exp", "sqrt(exp(a))", "exp(a * 0.5)"),
     Law("sqrt_of_product", "sqrt(a * b)", "sqrt(a) * sqrt(b)", "nonnegative(a), nonnegative(b)"),
     Law("power_of_product", "power(a * b, r)", "power(a, r) * power(b, r)", "positive(a), positive(b), invariant(r)"),
+    Law("positive_power_of_product", "power(a * b, r)", "power(a, r) * power(b, r)",
+        "nonnegative(a), nonnegative(b), positive(r), invariant(r)"),
     Law("power_of_sum", "power(c, a + b)", "power(c, a) * power(c, b)", "positive(c)"),
     Law("power_of_exp", "power(exp(a), r)", "exp(a * r)", "invariant(r)"),
     Law("power_of_reciprocal", "power(reciprocal(a), r)", "reciprocal(power(a, r))", "positive(a), invariant(r)"),
@@ -271,6 +292,6 @@ DISABLED = (
 
 LAWS: dict[str, Law] = {
     law.name: law
-    for law in (*SEMIRING, *LINEARITY, *RECENTRE, *EXPONENTIALS, *POWERS, *ORDER, *POSITIONS, *THRESHOLDS,
+    for law in (*SEMIRING, *LINEARITY, *RECENTRE, *AT_A_BOUND, *EXPONENTIALS, *POWERS, *ORDER, *POSITIONS, *THRESHOLDS,
                 *PRODUCTS, *ROUNDING, *DISABLED)
 }

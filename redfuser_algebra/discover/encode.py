@@ -1,23 +1,19 @@
-"""Terms into the e-graph's language and back.
+"""Terms into the e-graph's language.
 
 In: a reduction F whose loop-invariant parts have been named as pivots.  Out: egglog text in which every pivot in F
-is its *new* value, and, the other way, expressions in old pivots p, new pivots p' and kept components.
+is its *new* value, and a Decoder for answers: expressions in old pivots p, new pivots p' and kept components.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.discover.egraph import Sexp
+from redfuser_algebra.discover.decode import CONTRACTIONS, Decoder, is_condition
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
-from redfuser_algebra.language.composition import axis_copy, copied_axis, with_leaves
+from redfuser_algebra.language.composition import axis_copy, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 
 _NIL = "(multiset-of)"
-CONTRACTIONS = {"sum": ("contract", "Con"), "max": ("largest", "Largest"), "min": ("smallest", "Smallest")}
-"""Reductions over another axis with a pivot inside: their name in the law table and their node."""
-_CONTRACTED = {node: monoid for monoid, (_, node) in CONTRACTIONS.items()}
 _LARGEST = 2**7
 """Numbers up to this are exact in the e-graph (eight of them multiply within 64 bits); others are constants by name."""
 _SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
@@ -54,17 +50,23 @@ class Encoder:
         self._known: dict[Expr, str] = {}
         self._leaf_names: dict[Expr, str] = {}
         self._axes: set[str] = set()
+        self._within = 0
 
     def term(self, expr: Expr) -> str:
         """The egglog name of a term, defined on first sight together with its sign facts."""
-        if not self._known:
-            self._axes = {axis for part in subterms(expr) for axis in part.axes}
         if expr not in self._known:
+            if not self._within:
+                self._axes.update(axis for part in subterms(expr) for axis in part.axes)
+            self._within += 1
             name = self._define(self._written(expr))
+            self._within -= 1
             self._known[expr] = name
-            for relation in _SIGN_FACTS.get(self.facts.sign(expr), ()):
-                self.lines.append(f"({relation} {name})")
+            self._signed(name, expr)
         return self._known[expr]
+
+    def _signed(self, name: str, expr: Expr) -> None:
+        for relation in _SIGN_FACTS.get(self.facts.sign(expr), ()):
+            self.lines.append(f"({relation} {name})")
 
     def _define(self, text: str) -> str:
         name = f"$t{len(self.lines)}"
@@ -151,10 +153,20 @@ class Encoder:
         self.names.add(head)
         old, new = self.leaf(pivot, "K"), self.term(pivot)
         self.lines.append(f"(pivot {old} {new})")
-        for relation in relations:
-            arguments = (self.term(a), old, new)[: 3 if relation == "settled" else 2]
-            self.lines.append(f"({relation} {' '.join(arguments)})")
+        self._signed(old, pivot)
+        self._relate(a, pivot, relations)
         return f'(App2 "{head}" {self.term(a)} {new})'
+
+    def _relate(self, a: Expr, pivot: Expr, relations: Iterable[str]) -> None:
+        """What holds between an element and a pivot, said once it is known that they meet."""
+        old, new = self.leaf(pivot, "K"), self.term(pivot)
+        for relation in relations:
+            arguments = {"settled": (old, new), "bounded": (old,)}.get(relation, (new,))
+            self.lines.append(f"({relation} {' '.join((self.term(a), *arguments))})")
+
+    def _order(self, a: Expr, pivot: Expr) -> list[str]:
+        """The order facts about an element and a pivot, by name."""
+        return [name for name in ("below", "above", "settled") if getattr(self.facts, name)(a, pivot)]
 
     def _meets_pivot(self, a: Expr, b: Expr) -> bool:
         return self.moving and is_pivot(b) and self.varies(a) and not sees_pivot(a)
@@ -176,13 +188,34 @@ class Encoder:
             return self._pair(a, b, "divide", "bounded")
         return self._times(self.term(a), self.term(call("reciprocal", b)))
 
+    def _comparison(self, expr: Expr) -> str:
+        """An element is compared with a pivot, or with 0 after a pivot was subtracted."""
+        (a, b), op = expr.args, expr.op
+        if self._meets_pivot(b, a):
+            (a, b), op = (b, a), _MIRRORED[op]
+        if self._meets_pivot(a, b) and (order := self._order(a, b)):
+            return self._pair(a, b, op, *order)
+        if b is const(0) and a.op == "subtract" and self._meets_pivot(*a.args):
+            self.names.add(op)
+            self._relate(*a.args, self._order(*a.args))
+        return self._applied(expr)
+
+    def _bound(self, expr: Expr) -> str:
+        """maximum or minimum of an element and a pivot, the element first; other elements inside may know the pivot, too."""
+        a, b = reversed(expr.args) if is_pivot(expr.args[0]) else expr.args
+        if is_pivot(b) and self.moving and self.varies(a):
+            for part in subterms(a):
+                if self._meets_pivot(part, b):
+                    self._relate(part, b, self._order(part, b))
+        return self._applied(call(expr.op, a, b))
+
     def _equality(self, expr: Expr) -> str:
         for a, b in (expr.args, tuple(reversed(expr.args))):
             if self._meets_pivot(a, b) and self.facts.settled(a, b):
                 return self._pair(a, b, "equal", "settled")
             if self._meets_pivot(a, b) and self.facts.follows(a, b):
                 return self._among(a, b)
-        return self._applied(expr)
+        return self._comparison(expr)
 
     def _inequality(self, expr: Expr) -> str:
         for a, b in (expr.args, tuple(reversed(expr.args))):
@@ -190,6 +223,8 @@ class Encoder:
                 return self._pair(a, b, "not_equal", "settled")
         if not (self.linear and self.varies(expr)):
             return self._applied(expr)
+        if expr.args[1] is const(0) and expr.args[0].op == "subtract":
+            return self._comparison(expr)
         return f"(Add (Num (rational 1 1)) {self._negated(self.term(call('equal', *expr.args)))})"
 
     def _among(self, a: Expr, positions: Expr) -> str:
@@ -212,15 +247,15 @@ class Encoder:
 
     def _condition(self, expr: Expr) -> str:
         """The truth of a term as 0 or 1; a number is true unless it is 0."""
-        if _is_condition(expr):
+        if is_condition(expr):
             return self.term(expr)
         test = call("not_equal", expr, 0)
         return self._applied(test) if sees_pivot(expr) else self.term(test)
 
     def _complement(self, expr: Expr) -> str:
         """1 where a term is false: 1 − [expr] where the laws must look inside, a test of its own elsewhere."""
-        if expr.op == "equal":
-            return self.term(call("not_equal", *expr.args))
+        if expr.op in _OPPOSITE:
+            return self.term(call(_OPPOSITE[expr.op], *expr.args))
         if self.varies(expr) and sees_pivot(expr):
             return f"(Add (Num (rational 1 1)) {self._negated(self._condition(expr))})"
         test = call("logical_not", expr)
@@ -237,12 +272,18 @@ class Encoder:
 
     def _contraction(self, expr: Expr) -> str:
         """A sum over another axis with a pivot inside; its axis gets a name that nothing else has."""
-        if expr.monoid not in CONTRACTIONS or expr.mask is not None:
+        monoid = "sum" if self.linear and self._one_at_most(expr) else expr.monoid
+        if monoid not in CONTRACTIONS or expr.mask is not None:
             return self._applied(expr)
-        name, node = CONTRACTIONS[expr.monoid]
+        name, node = CONTRACTIONS[monoid]
         fresh = self._fresh_copy(expr.axis)
         self.names.add(name)
         return f'({node} "{fresh}" {self.term(with_leaves(expr.body, {}, {expr.axis: fresh}))})'
+
+    def _one_at_most(self, expr: Expr) -> bool:
+        """Whether the position is asked for among the positions of a top-k: they differ, so at most one is it."""
+        return expr.monoid == "any" and expr.body.op == "equal" and any(
+            self._meets_pivot(a, b) and self.facts.follows(a, b) for a, b in (expr.body.args, expr.body.args[::-1]))
 
     def _fresh_copy(self, axis: str) -> str:
         """A copy of an axis that nothing else in the question has, so that no factor is captured by a contraction."""
@@ -274,6 +315,8 @@ _RULES: dict[str, Callable[[Encoder, Expr], str]] = {
     "subtract": Encoder._difference, "shift": Encoder._difference,
     "divide": Encoder._quotient, "scaled": Encoder._quotient,
     "equal": Encoder._equality,
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal"), Encoder._comparison),
+    "maximum": Encoder._bound, "minimum": Encoder._bound,
     "not_equal": Encoder._inequality,
     "where": Encoder._choice,
     "logical_and": Encoder._logical, "logical_or": Encoder._logical, "logical_not": Encoder._logical,
@@ -283,129 +326,18 @@ _RULES: dict[str, Callable[[Encoder, Expr], str]] = {
 }
 
 
+_MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal",
+             "equal": "equal", "not_equal": "not_equal"}
+_OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
+"""Comparisons of which exactly one holds, whatever the operands: NaN included."""
+
+
 def _head(expr: Expr) -> str:
     """The e-graph's name of a function with its static attributes."""
     return expr.op if not expr.attrs else ":".join((expr.op, *map(str, expr.attrs)))
 
 
 def _small_power(expr: Expr) -> int | None:
-    if expr.op == "power" and expr.args[1].op == "const" and expr.args[1].value in (2, 3, 4, 5, 6, 7, 8):
+    if expr.op == "power" and expr.args[1].op == "const" and expr.args[1].value in range(2, 13):
         return int(expr.args[1].value)
     return None
-
-
-class Decoder:
-    """From extracted s-expressions to expressions; `kept` makes the symbol of a component."""
-
-    def __init__(self, leaves: dict[str, Expr]) -> None:
-        self.leaves = leaves
-
-    def expr(self, term: Sexp, kept: Callable[[Sexp], Expr]) -> Expr:
-        """The expression a term means; factors are put in the order of their text, so the result is unique."""
-        match term:
-            case ("Num", ("rational", numerator, denominator)):
-                return number(Fraction(numerator, denominator))
-            case ("Term", ("rational", numerator, denominator), *bags):
-                factors = [self.factor(item, kept) for bag in bags for item in bag[1:]]
-                return product(Fraction(numerator, denominator), factors)
-            case ("Add", a, b):
-                return total([self.expr(a, kept), self.expr(b, kept)])
-            case ("Mul", a, b):
-                return times(self.expr(a, kept), self.expr(b, kept))
-            case ("Con" | "Largest" | "Smallest" as node, axis, body):
-                return contraction(axis, self.expr(body, kept), _CONTRACTED[node])
-            case ("Kept", *_):
-                return kept(term)
-            case ("Rounded", how, a):
-                return _applied(how, (self.expr(a, kept),))
-            case (_, head, *args):
-                return _applied(head, tuple(self.expr(arg, kept) for arg in args))
-        raise ValueError(f"not a term: {term}")
-
-    def factor(self, term: Sexp, kept: Callable[[Sexp], Expr]) -> Expr:
-        """A factor of a monomial: a leaf, or an opaque function of one kind."""
-        return self.leaves[term[1]] if term[0] == "Leaf" else self.expr(term[1], kept)
-
-
-def addends(term: Sexp, bound: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Sexp]]:
-    """The summands of an extracted sum, each with the axes it is contracted over."""
-    match term:
-        case ("Add", a, b):
-            yield from addends(a, bound)
-            yield from addends(b, bound)
-        case ("Con", axis, body):
-            yield from addends(body, (*bound, axis))
-        case _:
-            yield bound, term
-
-
-def number(value: Fraction) -> Expr:
-    """An exact number as a constant: an int where it is one."""
-    return const(value.numerator if value.denominator == 1 else value.numerator / value.denominator)
-
-
-def product(coefficient: Fraction, factors: list[Expr]) -> Expr:
-    """coefficient · Π factors, in the order of their text; conditions among the factors select instead of multiply."""
-    conditions = [factor for factor in factors if _is_condition(factor)]
-    others = sorted((factor for factor in factors if not _is_condition(factor)), key=repr)
-    result = None
-    for factor in others:
-        result = factor if result is None else result * factor
-    if result is None:
-        result = number(coefficient)
-    elif coefficient == -1:
-        result = -result
-    elif coefficient != 1:
-        result = number(coefficient) * result
-    for condition in sorted(dict.fromkeys(conditions), key=repr):
-        result = call("where", condition, result, 0)
-    return result
-
-
-def _is_condition(factor: Expr) -> bool:
-    return factor.op in FUNCTIONS and FUNCTIONS[factor.op].boolean
-
-
-def times(a: Expr, b: Expr) -> Expr:
-    """a · b with constants folded, and conditions turned into selections."""
-    for one, other in ((a, b), (b, a)):
-        if one.op == "const":
-            if one.value == 1:
-                return other
-            if one.value == -1:
-                return -other
-        if _is_condition(one):
-            return call("where", one, other, 0)
-        if one.op == "where" and one.args[2] is const(0):
-            return call("where", one.args[0], times(one.args[1], other), 0)
-    return a * b
-
-
-def total(parts: list[Expr]) -> Expr:
-    """The sum of the parts; a negated part is subtracted, zeros are left out."""
-    result = None
-    for part in parts:
-        if part.op == "const" and part.value == 0:
-            continue
-        if result is None:
-            result = part
-        elif part.op == "negative":
-            result = result - part.args[0]
-        else:
-            result = result + part
-    return const(0) if result is None else result
-
-
-def contraction(axis: str, body: Expr, monoid: str = "sum") -> Expr:
-    """⊕ over `axis`, under the axis' own name again where nothing else in the body has it."""
-    own = copied_axis(axis)
-    if own not in {used for term in subterms(body) for used in term.axes}:
-        body, axis = with_leaves(body, {}, {axis: own}), own
-    return Expr("reduce", (body,), (monoid, axis, ""))
-
-
-def _applied(head: str, args: tuple[Expr, ...]) -> Expr:
-    op, *attrs = head.split(":")
-    if op == "reduce":
-        return Expr(op, args, tuple(attrs))
-    return Expr(op, args, tuple(value == "True" if value in ("True", "False") else value for value in attrs))

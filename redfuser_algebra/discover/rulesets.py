@@ -45,7 +45,7 @@ SORTS = f"""
 (constructor Red (String String T) T :cost {STUCK})
 (constructor Kept (String String T) T :cost 1000)
 (function kind (T) i64 :merge (& old new))
-(relation pivot (T T)) (relation bounded (T T)) (relation settled (T T T)) (relation follows (T T T String))
+(relation pivot (T T)) (relation bounded (T T)) (relation below (T T)) (relation above (T T)) (relation settled (T T T)) (relation follows (T T T String))
 (relation positive (T)) (relation nonnegative (T)) (relation nonpositive (T))
 (ruleset structure) (ruleset arithmetic)
 """

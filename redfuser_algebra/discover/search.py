@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
-from redfuser_algebra.discover.encode import Decoder, sees_pivot
+from redfuser_algebra.discover.decode import Decoder
+from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
-from redfuser_algebra.discover.pivots import Pivots, old_pivot
-from redfuser_algebra.discover.simplify import settled
+from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
+from redfuser_algebra.discover.simplify import operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums
 from redfuser_algebra.language.cascade import Cascade, Reduction
@@ -78,12 +80,28 @@ class Search:
         body = self.pivots.abstract(reduction.body)
         mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
         if mask is not None and sees_pivot(mask):
-            body, mask = _without_mask(reduction, body, mask), None
+            moving, mask = _split(mask)
+            body = _without_mask(reduction, body, moving)
+        if reduction.monoid == "sum" and body.op == "where" and body.args[2] is const(0) and sees_pivot(body.args[0]):
+            moving, still = _split(body.args[0])
+            body, mask = call("where", moving, body.args[1], 0), _both(mask, still)
         if reduction.monoid == "sum":
             return self._sums.result(body, mask)
         if not sees_pivot(body):
-            return self._component(reduction, reduction.monoid, body, mask).symbol
-        return settled(self._moved(reduction, reduction.monoid, body, mask), old_pivot)
+            return self._read(reduction, reduction.monoid, body, mask)
+        return self._filled(reduction, settled(self._moved(reduction, reduction.monoid, body, mask), old_pivot), mask)
+
+    def _filled(self, reduction: Reduction, value: Expr, mask: Expr | None) -> Expr:
+        """A top-k in which places that no element fills are −inf, whatever the function of the kept values makes of −inf."""
+        monoid = MONOIDS[reduction.monoid]
+        if mask is None or not monoid.counted or monoid.indexed:
+            return value
+        names = {term.name for term in subterms(value) if term.op == "symbol"}
+        kept = next(draft for draft in self.drafts if draft.name in names and draft.monoid == reduction.monoid)
+        if value is kept.symbol:
+            return value
+        places = self._component(reduction, f"arg{reduction.monoid}", kept.lift, mask).symbol
+        return call("where", call("less", places, 0), monoid.identity, value)
 
     # monoids other than sum: the answer is any term over kept components
 
@@ -115,6 +133,14 @@ class Search:
         body = decoder.expr(inner, lambda nested: self._kept(reduction, decoder, nested, mask))
         if monoid == "sum":
             return self._sums.result(body, mask)
+        return self._read(reduction, monoid, body, mask)
+
+    def _read(self, reduction: Reduction, monoid: str, body: Expr, mask: Expr | None) -> Expr:
+        """⊕ body as a component reads; max(−x) is read off min x, so that neither is kept twice."""
+        dual = MONOIDS[monoid].dual
+        if body.op == "negative" and dual and MONOIDS[monoid].endomorphism in ("increasing", "index"):
+            turned = self._read(reduction, dual, body.args[0], mask)
+            return turned if MONOIDS[monoid].indexed else negated(turned)
         copies = tuple(axis for axis in body.axes if copied_axis(axis) != axis)
         names = canonical_axes(body, copies, () if mask is None else mask.axes)
         draft = self._component(reduction, monoid, with_leaves(body, {}, names), mask)
@@ -134,6 +160,17 @@ class Search:
                 draft.rebase = _identity_kept(draft, moved)
         self._drafts.needs.add(self._others[key].name)
         return self._others[key]
+
+
+def _split(mask: Expr) -> tuple[Expr, Expr | None]:
+    """The conditions of a mask that see a pivot, and those that do not: the latter can stay a mask."""
+    parts = operands(mask, "logical_and")
+    moving, still = ([part for part in parts if sees_pivot(part) is sees] for sees in (True, False))
+    return reduce(_both, moving), reduce(_both, still) if still else None
+
+
+def _both(one: Expr | None, other: Expr | None) -> Expr | None:
+    return other if one is None else one if other is None else call("logical_and", one, other)
 
 
 def _without_mask(reduction: Reduction, body: Expr, mask: Expr) -> Expr:

@@ -34,12 +34,13 @@ def sorted_operands(term: Expr) -> Expr:
 
 
 def _sorted(term: Expr, args: tuple[Expr, ...]) -> Expr:
-    operands = sorted((each for arg in args for each in _operands(arg, term.op)), key=repr)
-    return reduce(lambda a, b: Expr(term.op, (a, b)), operands)
+    parts = sorted((each for arg in args for each in operands(arg, term.op)), key=repr)
+    return reduce(lambda a, b: Expr(term.op, (a, b)), parts)
 
 
-def _operands(term: Expr, op: str) -> list[Expr]:
-    return [each for arg in term.args for each in _operands(arg, op)] if term.op == op else [term]
+def operands(term: Expr, op: str) -> list[Expr]:
+    """The operands of nested + or ·, from left to right."""
+    return [each for arg in term.args for each in operands(arg, op)] if term.op == op else [term]
 
 
 def folded(term: Expr) -> Expr:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from redfuser_algebra.discover.egraph import Sexp
-from redfuser_algebra.discover.encode import Decoder, addends, contraction, product
+from redfuser_algebra.discover.decode import Decoder, addends, contraction, product
 from redfuser_algebra.discover.linear import Vector
-from redfuser_algebra.discover.simplify import settled
+from redfuser_algebra.discover.simplify import settled, sorted_operands
 from redfuser_algebra.language.composition import axis_copy, copied_axis, with_leaves
-from redfuser_algebra.language.expr import Expr, call, const, subterms
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,27 @@ def _canonical_summand(
     reads = ((name, places.get(axis, axis)) for axis, name in names.items())
     renamed = tuple(sorted((with_leaves(factor, {}, places) for factor in factors), key=repr))
     weight = Weight(renamed, tuple(places.values()), tuple(pair for pair in reads if pair[0] != pair[1]))
-    return weight, with_leaves(element, {}, names)
+    return weight, _in_one_order(with_leaves(element, {}, names))
+
+
+def _in_one_order(element: Expr) -> Expr:
+    """An element with contracted axes named from the inside out and products in the order of their text: one spelling of each."""
+    if not any(part.op == "reduce" or copied_axis(axis) != axis for part in subterms(element) for axis in part.axes):
+        return element
+    free = set(element.axes)
+
+    def named(term: Expr) -> Expr:
+        args = tuple(map(named, term.args))
+        if term.op != "reduce":
+            return children_replaced(term, args)
+        taken = free | {axis for part in subterms(*args) for axis in part.axes if axis != term.axis}
+        name, number = copied_axis(term.axis), 0
+        while name in taken:
+            number += 1
+            name = axis_copy(copied_axis(term.axis), number)
+        return with_leaves(Expr("reduce", args, term.attrs), {}, {term.axis: name})
+
+    return sorted_operands(named(element))
 
 
 def _unused_copy(axis: str, taken: set[str]) -> str:

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from redfuser_algebra.discover.asking import Asked, Asker, Unmoved
 from redfuser_algebra.discover.draft import Draft, Drafts
-from redfuser_algebra.discover.encode import Encoder, product, sees_pivot, times, total
+from redfuser_algebra.discover.decode import product, times, total
+from redfuser_algebra.discover.encode import Encoder, sees_pivot
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots, old_pivot
 from redfuser_algebra.discover.summands import Rows, at_old, element_term, rows_of, scaled, summand

@@ -31,7 +31,7 @@ EXAMPLES = 100
 
 _MARKS = ("", "s", "+", "-")
 _SIGNS = ("", "nonnegative", "positive")
-_RESERVED = {*WORDS, *NUMBERS, *LEAVES, "reduce", "cast", "assume", "contract", "largest", "smallest", "rounded", "Add", "Mul"}
+_RESERVED = {*WORDS, *NUMBERS, *LEAVES, "reduce", "cast", "assume", "contract", "largest", "smallest", "some", "rounded", "Add", "Mul"}
 """Words with a meaning of their own in formulas, laws or the e-graph."""
 
 

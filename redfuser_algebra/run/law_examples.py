@@ -23,7 +23,7 @@ SCALARS = {"c": 2.0, "p": 4.0, "q": 5.0, "r": 3.0}
 TRUTHS = {"a": [True, False, False], "b": [False, False, True]}
 """Values under which the conditions hold that a law may state: a ≤ p ≤ q, everything positive."""
 
-INNER = {"contract": "sum", "largest": "max", "smallest": "min"}
+INNER = {"contract": "sum", "largest": "max", "smallest": "min", "some": "any"}
 """Reductions over another axis than l."""
 
 TAGS = {
