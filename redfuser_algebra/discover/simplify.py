@@ -20,11 +20,16 @@ def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
     return walk(term)
 
 
-def sorted_operands(term: Expr) -> Expr:
-    """`term` with the operands of every + and · in one order, so that commuted terms become the same object."""
+def sorted_operands(term: Expr, as_written: Callable[[Expr], bool] = lambda part: False) -> Expr:
+    """`term` with the operands of every + and · in one order, so that commuted terms become the same object.
+
+    Parts that are `as_written` stay as they are.
+    """
     done: dict[Expr, Expr] = {}
 
     def walk(part: Expr) -> Expr:
+        if part not in done and as_written(part):
+            done[part] = part
         if part not in done:
             args = tuple(map(walk, part.args))
             done[part] = _sorted(part, args) if part.op in ("multiply", "add") else children_replaced(part, args)

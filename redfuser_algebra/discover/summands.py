@@ -152,12 +152,20 @@ def _canonical_summand(
 
 
 def _in_one_order(element: Expr) -> Expr:
-    """An element with contracted axes named from the inside out and products in the order of their text: one spelling of each."""
-    if not any(part.op == "reduce" or copied_axis(axis) != axis for part in subterms(element) for axis in part.axes):
-        return element
+    """An element with contracted axes named from the inside out and products in the order of their text: one spelling of each.
+
+    What has neither pivots nor copies of axes in it stays as it was written.
+    """
     free = set(element.axes)
 
+    def as_written(term: Expr) -> bool:
+        parts = subterms(term)
+        axes = [axis for part in parts for axis in (*part.axes, *([part.axis] if part.op == "reduce" else []))]
+        return not any(part.op == "symbol" for part in parts) and all(copied_axis(axis) == axis for axis in axes)
+
     def named(term: Expr) -> Expr:
+        if as_written(term):
+            return term
         args = tuple(map(named, term.args))
         if term.op != "reduce":
             return children_replaced(term, args)
@@ -168,7 +176,7 @@ def _in_one_order(element: Expr) -> Expr:
             name = axis_copy(copied_axis(term.axis), number)
         return with_leaves(Expr("reduce", args, term.attrs), {}, {term.axis: name})
 
-    return sorted_operands(named(element))
+    return sorted_operands(named(element), as_written)
 
 
 def _unused_copy(axis: str, taken: set[str]) -> str:
