@@ -190,3 +190,14 @@ def test_an_operator_without_reductions_is_refused():
 
     with pytest.raises(ra.OperatorError, match="no reduction"):
         ra.fuse(doubled)
+
+
+def test_a_product_that_is_one_does_not_multiply_itself():
+    @ra.operator
+    def quantised(x: "l", w: "l"):
+        y = x / (ra.max(ra.abs(x), "l") / 448)
+        step = 2.0 ** ra.floor(ra.log2(ra.maximum(ra.abs(y), 2.0**-20)))
+        return ra.sum(ra.sign(y) * ra.minimum(ra.round(ra.abs(y) / step) * step, 448) * w, "l")
+
+    verdict = ra.decide(quantised)
+    assert verdict.fused is None and max(found.nodes for found in verdict.discoveries) < 1_000

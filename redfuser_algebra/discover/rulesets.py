@@ -59,7 +59,8 @@ _ARITHMETIC = (
     ("sign", "<", "(rational -1 1)"), ("sign", ">", "(rational 1 1)"),
 )
 """Functions of a number are numbers.  They are folded before anything else sees them: as factors of themselves they
-would make ever new terms."""
+would make ever new terms.  So would a product that is found to be a number (signs that multiply to 1, and their powers):
+it is not multiplied any more."""
 
 
 def _opaque(pattern: str, name: str) -> Iterable[str]:
@@ -100,6 +101,8 @@ def _structure() -> Iterable[str]:
     for name, fact, value in _ARITHMETIC:
         yield (f'(rule ((= a (Num q)) (= e (App1 "{name}" a)) ({fact} q (rational 0 1)))'
                f' ((union e (Num {value})) (subsume (App1 "{name}" a))) :ruleset arithmetic :name "{name} {fact} 0")')
+    yield ('(rule ((= e (Num n)) (= e (Term q c k g)) (< 0 (+ (multiset-length c) (+ (multiset-length k) (multiset-length g)))))'
+           ' ((subsume (Term q c k g))) :ruleset arithmetic :name "a number is no product")')
     for sign in SIGNS:
         yield rule(sign.name, f"(= e {_egglog(side(sign.term))}) {_conditions(sign)}", f"({sign.sign} e)")
     yield rule("component", '(= e (Red s m a)) (!= s "sum") (= i (kind a)) (= 0 (& i 1))', "(union e (Kept s m a))")
