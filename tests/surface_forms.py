@@ -282,6 +282,26 @@ def extremes_about_the_mean(x: "l"):
     return ra.max(ra.abs(x - ra.mean(x, "l")), "l"), ra.max(x, "l") - ra.min(x, "l")
 
 
+@fuses
+def unexplained_share(x: "l", y: "l"):
+    a, b = x - ra.mean(x, "l"), y - ra.mean(y, "l")
+    slope = ra.sum(a * b, "l") / ra.sum(a * a, "l")
+    left = y - (slope * x + ra.mean(y, "l") - slope * ra.mean(x, "l"))
+    return ra.sum(left * left, "l") / ra.sum(b * b, "l")
+
+
+@fuses
+def weighted_residuals(x: "l", y: "l", w: "l"):
+    total = ra.sum(ra.exp(w), "l")
+    mu, nu = ra.sum(ra.exp(w) * x, "l") / total, ra.sum(y * ra.exp(w), "l") / total
+    return ra.sum(ra.exp(w) * (0.5 * y - 2 * x + (2 * mu - nu / 2)) ** 2, "l")
+
+
+@fuses
+def line_through_another_point(x: "l", y: "l"):
+    return ra.sum((y - ra.max(y, "l") - 2 * (x - ra.mean(x, "l"))) ** 2, "l")
+
+
 @ra.operator
 def ninth_moment(x: "l"):
     return ra.sum((x - ra.mean(x, "l")) ** 9, "l")
@@ -331,9 +351,16 @@ def equal_to_the_mean(x: "l", w: "l"):
     return ra.sum(ra.where(x == ra.mean(x, "l"), w, 0), "l")
 
 
-@sticks
-def payload_at_a_choice_of_positions(x: "l"):
-    return ra.take(x, ra.argmax(ra.abs(x - ra.mean(x, "l")), "l"), "l")
+@fuses
+def payload_at_a_choice_of_positions(x: "l", v: "l"):
+    return ra.take(v, ra.argmax(ra.abs(x - ra.mean(x, "l")), "l"), "l")
+
+
+@fuses
+def entropy_through_one_logsumexp(x: "l"):
+    m = ra.max(x, "l")
+    lse = m + ra.log(ra.sum(ra.exp(x - m), "l"))
+    return -ra.sum(ra.exp(x - lse) * (x - lse), "l")
 
 
 @sticks

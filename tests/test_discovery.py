@@ -13,7 +13,7 @@ import redfuser_algebra as ra
 from redfuser_algebra.discover.egraph import UnsoundLaws
 from redfuser_algebra.discover.encode import Encoder
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, symbol
+from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.run.reference import fused_by_tree, reference
 
 WORDS = {
@@ -74,7 +74,9 @@ def test_surface_forms_fuse_and_compute_the_operator(operator):
 @pytest.mark.parametrize(("operator", "words"), [
     (surface_forms.everything_but_unequal, 2), (surface_forms.ties_under_a_mask_in_one_condition, 2),
     (surface_forms.clipped_to_its_own_range, 3), (surface_forms.extremes_about_the_mean, 3),
-    (surface_forms.ninth_moment, 10), (surface_forms.fourth_order_contraction, 6), (surface_forms.product_of_contractions, 4), (ra.operators["grubbs"], 5), (ra.operators["si_sdr"], 6),
+    (surface_forms.ninth_moment, 10), (surface_forms.entropy_through_one_logsumexp, 3),
+    (surface_forms.payload_at_a_choice_of_positions, 5), (surface_forms.unexplained_share, 6), (ra.operators["linreg_residual_ss"], 10),
+     (surface_forms.fourth_order_contraction, 6), (surface_forms.product_of_contractions, 4), (ra.operators["grubbs"], 5), (ra.operators["si_sdr"], 6),
 ], ids=lambda part: getattr(part, "name", part))
 def test_nothing_is_kept_that_other_state_determines(operator, words):
     assert ra.fuse(operator).form.words == words
@@ -86,6 +88,20 @@ def test_a_contraction_gets_an_axis_that_nothing_else_in_the_question_has():
     encoder = Encoder("l", Facts("l", ()))
     encoder.term(ra.sum(z - p, "k") * 1 * (w + 1))
     assert [line for line in encoder.lines if '(Con "k__2"' in line]
+
+
+def test_only_means_are_pivots_of_residuals():
+    form = ra.fuse(ra.operators["linreg_residual_ss"]).form
+    centres = {str(term.args[1].args[0]) for component in form.state for term in subterms(component.lift) if term.op == "shift"}
+    assert {str(pivot.value) for pivot in form.pivots if pivot.name in centres} == {"s / N", "s2 / N"}
+
+
+def test_residuals_of_close_points_keep_their_digits():
+    operator = ra.operators["linreg_residual_ss"]
+    form = ra.fuse(operator).form
+    x = np.array([-0.609, -0.609 + 1e-7, 0.051, 1.617])
+    binding = operator.bind(x, np.array([0.3, -1.2, 0.4, 2.0]))
+    np.testing.assert_allclose(fused_by_tree(operator, form, binding, (1, 1, 1, 1), 0), reference(operator, binding), rtol=1e-12)
 
 
 def test_places_of_a_top_k_that_nothing_fills_are_the_identity():

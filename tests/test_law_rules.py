@@ -26,8 +26,8 @@ KINDS = {"invariant": lambda k: not k & 2, "varying": lambda k: bool(k & 2), "el
          "moving": lambda k: k == 1}
 """Conditions on what a term sees: bit 1 a new pivot, bit 2 the reduced axis."""
 
-WRITTEN = ("negate", "some_of_distinct")
-"""Rows that the encoder applies when it writes a term."""
+WRITTEN = ("negate", "some_of_distinct", "equal_to_choice", "sum_of_choice")
+"""Rows that are applied when a term is written."""
 
 each_rule = pytest.mark.parametrize("law, place", RULES, ids=lambda part: getattr(part, "name", part))
 each_sign = pytest.mark.parametrize("rule", SIGNS, ids=lambda rule: rule.name)

@@ -98,6 +98,9 @@ LINEARITY = (
     Law("contract_adds", "contract(a + b)", "contract(a) + contract(b)"),
     Law("contract_absorbs_factor", "contract(a) * b", "contract(a * b)"),
     Law("some_of_distinct", "some(a == q)", "contract(a == q)", "distinct(a, q)", tag="ieee", role="normal form"),
+    Law("sum_of_choice", "sum(where(c, a, b))", "where(c, sum(a), sum(b))", "invariant(c)", tag="ieee", role="normal form"),
+    Law("equal_to_choice", "where(a == where(c, p, q), b, d)", "where(c, where(a == p, b, d), where(a == q, b, d))",
+        tag="ieee", role="normal form"),
     Law("sum_enters_contract", "sum(contract(a))", "contract(sum(a))"),
     Law("cancel", "a + (-1) * a", "0"),
 )

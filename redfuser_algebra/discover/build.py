@@ -33,6 +33,9 @@ def built(search: Search) -> FusedForm:
     names = _final_names(search, drafts)
     names |= {plain: names[indexed] + WON for plain, indexed in doubles.items()}
     rename = _Renaming(names).expr
+    for draft in drafts:
+        draft.lift = rename(draft.lift)
+    search.pivots.values.update({name: rename(value) for name, value in search.pivots.values.items()})
     state = tuple(
         Component(names[d.name], d.monoid, _anchored(d.lift), d.mask, d.count, d.axes,
                   _anchored(rename(d.rebase))) for d in drafts)
@@ -135,8 +138,8 @@ class _Renaming:
 
     def expr(self, expr: Expr) -> Expr:
         """`expr` with every provisional symbol renamed."""
-        found = {term: symbol(self.names[term.name], term.axes)
-                 for term in subterms(expr) if term.op == "symbol" and term.name in self.names}
+        found = {term: symbol(self.names[name] + term.name[len(name):], term.axes)
+                 for term in subterms(expr) if term.op == "symbol" and (name := term.name.removesuffix("'")) in self.names}
         return substitute(expr, found)
 
 

@@ -13,16 +13,17 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
+from redfuser_algebra.discover.centring import about_means
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
-from redfuser_algebra.discover.simplify import operands, settled
+from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.composition import copied_axis, with_leaves
-from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 LARGEST_RANK = 16
 """The most components that one reduction may bring along."""
@@ -47,6 +48,7 @@ class Search:
         self.taken = _names_in(cascade)
         self.pivots = Pivots(cascade.axis, self.facts, self.taken)
         self.results: dict[str, Expr] = {}
+        self.choices: dict[Expr, Expr] = {}
         self.ranks: dict[str, int] = {}
         self._asker = Asker(cascade.axis, self.facts, settings)
         self._drafts = Drafts(LARGEST_RANK * len(cascade.reductions))
@@ -67,6 +69,21 @@ class Search:
                 raise Stuck(reduction, None, True, f"more than {LARGEST_RANK} components per reduction") from many
             self.ranks[reduction.name] = len(self._drafts.closure())
             self._recognise(reduction)
+            self._open(reduction)
+
+    def _open(self, reduction: Reduction) -> None:
+        """A position that is one of several running winners, by a condition, is known as that choice."""
+        value = self.results[reduction.name]
+        choice = substitute(value, {term: call("where", call("less_equal", *term.args), *term.args)
+                                    for term in subterms(value) if term.op == "minimum"})
+        leaves = {leaf.name for leaf in _chosen(choice) if leaf.op == "symbol"}
+        winners = [draft for draft in self.drafts if draft.name in leaves and MONOIDS[draft.monoid].indexed
+                   and draft.rebase is draft.symbol]
+        if choice.op == "where" and {draft.name for draft in winners} == leaves and all(
+                leaf.op == "symbol" for leaf in _chosen(choice)):
+            self.choices[reduction.symbol] = choice
+            self.facts.results.update({draft.name: replace(
+                reduction, name=draft.name, monoid=draft.monoid, body=draft.lift, mask=draft.mask) for draft in winners})
 
     def _recognise(self, reduction: Reduction) -> None:
         """A result that turned out to be a component without pivots is known as that: argmax softmax(x) is argmax x."""
@@ -77,7 +94,14 @@ class Search:
                     reduction, monoid=draft.monoid, body=draft.lift, mask=draft.mask)
 
     def _solved(self, reduction: Reduction) -> Expr:
-        body = self.pivots.abstract(reduction.body)
+        return self._of(reduction, opened(reduction.body, self.choices))
+
+    def _of(self, reduction: Reduction, whole: Expr) -> Expr:
+        """⊕ of elements; of those of one choice for all, the choice between two reductions."""
+        if reduction.monoid == "sum" and whole.op == "where" and self.axis not in whole.args[0].axes and self.facts.moves(whole):
+            condition, *values = whole.args
+            return call("where", condition, *(self._of(reduction, value) for value in values))
+        body = self.pivots.abstract(about_means(whole, self.facts))
         mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
         if mask is not None and sees_pivot(mask):
             moving, mask = _split(mask)
@@ -160,6 +184,11 @@ class Search:
                 draft.rebase = _identity_kept(draft, moved)
         self._drafts.needs.add(self._others[key].name)
         return self._others[key]
+
+
+def _chosen(choice: Expr) -> list[Expr]:
+    """What a choice may be: the leaves of nested conditions."""
+    return _chosen(choice.args[1]) + _chosen(choice.args[2]) if choice.op == "where" else [choice]
 
 
 def _split(mask: Expr) -> tuple[Expr, Expr | None]:

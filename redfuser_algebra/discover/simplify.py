@@ -1,10 +1,10 @@
 """Small exact simplifications of coefficients: what a rebase rule becomes when the pivot has not moved."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 
-from redfuser_algebra.language.expr import Expr, children_replaced, const
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const
 
 
 def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
@@ -46,6 +46,26 @@ def _sorted(term: Expr, args: tuple[Expr, ...]) -> Expr:
 def operands(term: Expr, op: str) -> list[Expr]:
     """The operands of nested + or ·, from left to right."""
     return [each for arg in term.args for each in operands(arg, op)] if term.op == op else [term]
+
+
+def opened(term: Expr, choices: Mapping[Expr, Expr]) -> Expr:
+    """`term` with what is selected by a == i, for an i that is a choice, selected by the choice: the law `equal_to_choice`."""
+    done: dict[Expr, Expr] = {}
+
+    def selected(a: Expr, position: Expr, values: tuple[Expr, ...]) -> Expr:
+        if position.op != "where":
+            return call("where", call("equal", a, position), *values)
+        return call("where", position.args[0], *(selected(a, each, values) for each in position.args[1:]))
+
+    def walk(part: Expr) -> Expr:
+        if part not in done:
+            args = tuple(map(walk, part.args))
+            condition = args[0] if part.op == "where" and args[0].op == "equal" else None
+            position = choices.get(condition.args[1]) if condition is not None else None
+            done[part] = children_replaced(part, args) if position is None else selected(condition.args[0], position, args[1:])
+        return done[part]
+
+    return walk(term) if choices else term
 
 
 def folded(term: Expr) -> Expr:

@@ -10,11 +10,13 @@ from fractions import Fraction
 from redfuser_algebra.discover.asking import Asked, Asker, Unmoved
 from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.decode import product, times, total
-from redfuser_algebra.discover.encode import Encoder, sees_pivot
+from redfuser_algebra.discover.encode import Encoder, primed, sees_pivot
+from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots, old_pivot
+from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.discover.summands import Rows, at_old, element_term, rows_of, scaled, summand
-from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 
 
 @dataclass
@@ -74,6 +76,9 @@ class Sums:
             if value is not None:
                 self.drafts.needs.add(frozenset(unit.items()))
                 return {} if value is const(0) else {value: lead}
+            value = self._moved_here(unit, kept, mask)
+            if value is not None:
+                return {value: lead}
             known = {self._keep(unit, mask, kept): lead}
         self.drafts.needs.update(kept.drafts[index].name for index in known)
         return kept.combination(known)
@@ -88,6 +93,26 @@ class Sums:
         with self.drafts.moving(draft):
             draft.rebase = self._rebase(lift, mask) if sees_pivot(lift) else draft.symbol
         return index
+
+    # exponentials about another pivot
+
+    def _moved_here(self, vector: Vector, kept: _Kept, mask: Expr | None) -> Expr | None:
+        """A sum that is one of the kept ones moved from pivot p to q: Σ e^(x − q) is e^(p − q) Σ e^(x − p).
+
+        Only from where no exponent is positive: what is kept there neither overflows nor vanishes.
+        """
+        lift = _lift(vector)
+        for draft in kept.drafts if _centres(lift) else ():
+            for p, q in zip(_centres(draft.lift), _centres(lift), strict=False):
+                if p is not q and draft.rebase is not None and substitute(lift, {q: p}) is draft.lift and self._safe(draft, mask):
+                    self.drafts.needs.add(draft.name)
+                    return settled(substitute(draft.rebase, {primed(p): q}), old_pivot)
+        return None
+
+    def _safe(self, draft: Draft, mask: Expr | None) -> bool:
+        exponents = [term.args[0] for term in subterms(draft.lift) if term.op in ("exp", "exp2")]
+        facts = self.asker.facts.under(mask)
+        return exponents != [] and all(facts.sign(exponent) in (NEGATIVE, NONPOSITIVE) for exponent in exponents)
 
     # sums that the meaning of their pivots makes 0
 
@@ -142,6 +167,11 @@ class Sums:
         if result is None or result.monoid != "sum":
             return None
         return self.asker.reduction("sum", result.mask, encoder.term(self.pivots.abstract(result.body)))
+
+
+def _centres(lift: Expr) -> list[Expr]:
+    """The pivots that elements are shifted by in a lift."""
+    return list(dict.fromkeys(term.args[1] for term in subterms(lift) if term.op == "shift" and term.args[1].op == "symbol"))
 
 
 def _lift(vector: Vector) -> Expr:

@@ -1,0 +1,121 @@
+"""Elements that are sums of several parts, written about the mean of each: y − (β x + ν − β μ) is (y − ν) − β (x − μ).
+
+As it stands an offset such as ν − β μ is a pivot of its own, wild in a small part where β is, and a state about it
+cancels when it moves.  About the means, β is only a factor.  That both are the same element is checked in exact
+arithmetic, as an identity of polynomials in the results.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from redfuser_algebra.discover.decode import times, total
+from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.discover.simplify import operands
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms
+
+Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
+"""Coefficients by monomial: pairs of an atom's identity and its exponent, which may be negative."""
+
+
+def about_means(body: Expr, facts: Facts) -> Expr:
+    """`body` with every sum of elements and an offset written about the elements' means, where that leaves no offset."""
+    done: dict[Expr, Expr] = {}
+
+    def walk(term: Expr) -> Expr:
+        if term not in done:
+            centred = _centred(term, facts) if term.op in ("add", "subtract") else None
+            done[term] = children_replaced(term, tuple(map(walk, term.args))) if centred is None else centred
+        return done[term]
+
+    return walk(body) if facts.moves(body) else body
+
+
+def _centred(term: Expr, facts: Facts) -> Expr | None:
+    """Σ c_i (a_i − m_i) for a term Σ c_i a_i + c_0 with two elements or more, if c_0 = −Σ c_i m_i; else None."""
+    if facts.axis not in term.axes or not facts.moves(term):
+        return None
+    parts = list(_parts(term, const(1), facts))
+    elements = dict.fromkeys(element for _, element in parts if element is not None)
+    offset = [factor for factor, element in parts if element is None]
+    if len(elements) < 2 or not offset or any(map(facts.moves, elements)):
+        return None
+    means = {element: _mean(element, offset, facts) for element in elements}
+    if any(mean is None for mean in means.values()):
+        return None
+    left = [*offset, *(factor * means[element] for factor, element in parts if element is not None)]
+    if _polynomial(total(left)):
+        return None
+    return total([_weighted(factor, call("subtract", element, means[element])) for factor, element in parts
+                  if element is not None])
+
+
+def _weighted(factor: Expr, element: Expr) -> Expr:
+    """factor · element, its sign in front."""
+    return -times(factor.args[0], element) if factor.op == "negative" else times(factor, element)
+
+
+def _parts(term: Expr, factor: Expr, facts: Facts) -> Iterator[tuple[Expr, Expr | None]]:
+    """The summands of a term: a loop-invariant factor and an element; None for the element of an offset."""
+    a, b = (*term.args, None, None)[:2]
+    if facts.axis not in term.axes:
+        yield times(factor, term), None
+    elif term.op in ("add", "subtract"):
+        yield from _parts(a, factor, facts)
+        yield from _parts(b, factor if term.op == "add" else _minus(factor), facts)
+    elif term.op == "negative":
+        yield from _parts(a, _minus(factor), facts)
+    elif term.op == "multiply" and (facts.axis not in a.axes or facts.axis not in b.axes) and facts.moves(term):
+        fixed, element = (a, b) if facts.axis not in a.axes else (b, a)
+        yield from _parts(element, times(factor, fixed), facts)
+    else:
+        yield factor, term
+
+
+def _minus(factor: Expr) -> Expr:
+    return const(-factor.value) if factor.op == "const" else times(const(-1), factor)
+
+
+def _mean(element: Expr, offset: list[Expr], facts: Facts) -> Expr | None:
+    """A quotient in the offset that has a sum over the element above the line; what it means is not looked at."""
+    for quotient in subterms(*offset):
+        above = quotient.args[0] if quotient.op == "divide" else None
+        result = facts.results.get(above.name) if above is not None and above.op == "symbol" else None
+        if result is not None and result.monoid == "sum" and any(
+                element is factor for factor in operands(result.body, "multiply")):
+            return quotient
+    return None
+
+
+def _polynomial(term: Expr) -> Polynomial:
+    """A loop-invariant term as a polynomial in its atoms: what is neither a sum nor a product nor divides by a monomial."""
+    if term.op == "const":
+        return {(): Fraction(term.value)} if term.value else {}
+    if term.op in ("add", "subtract"):
+        return _added(_polynomial(term.args[0]), _polynomial(term.args[1]), 1 if term.op == "add" else -1)
+    if term.op == "negative":
+        return _added({}, _polynomial(term.args[0]), -1)
+    if term.op == "multiply":
+        return _multiplied(*map(_polynomial, term.args))
+    if term.op == "divide" and len(below := _polynomial(term.args[1])) == 1:
+        (monomial, share), = below.items()
+        inverse = {tuple((atom, -exponent) for atom, exponent in monomial): 1 / share}
+        return _multiplied(_polynomial(term.args[0]), inverse)
+    return {((id(term), 1),): Fraction(1)}
+
+
+def _added(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
+    summed = {key: a.get(key, Fraction(0)) + sign * b.get(key, Fraction(0)) for key in dict.fromkeys((*a, *b))}
+    return {key: value for key, value in summed.items() if value}
+
+
+def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for one, share in a.items():
+        for other, factor in b.items():
+            exponents = dict(one)
+            for atom, exponent in other:
+                exponents[atom] = exponents.get(atom, 0) + exponent
+            key = tuple(sorted((atom, exponent) for atom, exponent in exponents.items() if exponent))
+            result = _added(result, {key: share * factor}, 1)
+    return result
