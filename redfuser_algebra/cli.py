@@ -1,4 +1,4 @@
-"""The command `redfuser`: fuse, prove, export, run, catalogue, explain, demo, bench, lab.
+"""The command `redfuser`: fuse, prove, export, run, tune, catalogue, explain, demo, bench, lab.
 
 Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 70 a fault of this package, 130 stopped by Ctrl-C.
 Tables and colour are for terminals; piped output is plain text.
@@ -31,6 +31,7 @@ from redfuser_algebra.language.python_file import operators_in
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove import proof
 from redfuser_algebra.run import files
+from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.law_examples import explained
 
 CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
@@ -53,6 +54,13 @@ class Preference(StrEnum):
 
     centred = "centred"
     raw = "raw"
+
+
+class Precision(StrEnum):
+    """The real numbers that kernels have."""
+
+    float32 = "float32"
+    float64 = "float64"
 
 
 TARGET = typer.Argument(help="A name of the catalogue, a Python file with operators, or a formula in quotes.")
@@ -182,6 +190,34 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
     for error in left_out:
         complain(error)
     return max((CODES[error.verdict.status] if isinstance(error, ra.NotFusable) else BAD_INPUT for error in left_out), default=0)
+
+
+@app.command()
+def tune(target: Target,
+         shape: Annotated[str, typer.Option(help="The length of every axis: m=4096,l=8192.")],
+         batch: Annotated[int, typer.Option(min=1, help="Arrays with the longest axis come in so many copies.")] = 1,
+         dtype: Annotated[Precision, typer.Option(help="Of the arrays.")] = Precision.float32) -> int:
+    """Measure the schedules of an operator's CPU kernel on random arrays; the fastest is kept and used from then on.
+
+    Ctrl-C keeps what was measured; the next run goes on from there.
+    """
+    operators = operators_of(target)
+    if len(operators) > 1:
+        raise several(f"tuning {target}", operators)
+    arrays = tuning.arrays_for(operators[0], lengths_in(shape), batch, dtype.value)
+    with working(f"fusing {operators[0].name}"):
+        fused = ra.fuse(operators[0])
+    with progress(f"measuring {operators[0].name}") as told:
+        found = fused.tune(**arrays, progress=told)
+    show_table(["ms", "schedule"], [[f"{1e3 * seconds:.3f}", str(schedule)] for schedule, seconds in found.items()])
+    return 0
+
+
+def lengths_in(shape: str) -> dict[str, int]:
+    """Axis lengths as they are written: m=4096,l=8192."""
+    if not re.fullmatch(r"(\w+=[1-9]\d*(,|$))+", shape):
+        raise OperatorError(f"the shape {shape!r}", "it is not a list of axes with lengths", "write it so: m=4096,l=8192")
+    return {axis: int(length) for axis, length in re.findall(r"(\w+)=(\d+)", shape)}
 
 
 @app.command()

@@ -25,6 +25,7 @@ from redfuser_algebra.run.files import save_text
 from redfuser_algebra.run.kernel import Kernel, made_kernel
 from redfuser_algebra.run.reference import fused_by_chunks, reference
 from redfuser_algebra.run.stream import Stream
+from redfuser_algebra.run.tune import tune
 
 CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
@@ -107,6 +108,14 @@ class Fused:
             raise OperatorError(f"the kernel of {self.operator.name} for {target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
         return made_kernel(self.operator, self.form, dtype, schedule)
+
+    def tune(self, /, *arrays: object, progress: Callable[[int, int], None] | None = None, **named: object) -> dict[Schedule, float]:
+        """Measure the CPU kernel's schedules on these arrays: seconds of each, fastest first.
+
+        Later calls of about these lengths use the fastest; it is kept on disk, after each measurement, so that stopping
+        loses nothing.  `progress` hears (done, of how many).  Raises OperatorError where there is no kernel.
+        """
+        return tune(self.operator, self.form, self.operator.bind(*arrays, **named), progress)
 
     def stream(self, /, start: int | None = None, length: int | None = None, **given: object) -> Stream:
         """A running state over the reduced axis: `.update(chunk…)`, `.merge(other)`, `.result()`.

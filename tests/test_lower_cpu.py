@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 import types
 
 import numpy as np
@@ -16,11 +17,12 @@ from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.operator import operator
 from redfuser_algebra.lower.bounds_cpu import may_hold
+from redfuser_algebra.lower.cost import default_schedule, estimate, work_of
 from redfuser_algebra.lower.numba_cpu import print_cpu
-from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
+from redfuser_algebra.lower.schedule import LEVELS, Machine, Schedule, levels
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.run import cpu, kernels, threads
+from redfuser_algebra.run import cpu, kernels
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.state import merge
 from redfuser_algebra.run.tolerance import agree
@@ -35,7 +37,7 @@ def plain_module(text, name):
     names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
-    names |= {"larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None}
+    names |= {"PART": {}, "LOOP": {}, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None}
     return types.SimpleNamespace(**names)
 
 
@@ -108,11 +110,11 @@ def test_printing_twice_gives_the_same_text():
 
 def test_no_flag_changes_what_infinity_and_nan_mean():
     text = print_cpu(program("softmax_entropy"), Signature({"x": "f4"}, {})).text
-    flags = [ast.literal_eval(word.value) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)
-             for decorator in node.decorator_list if isinstance(decorator, ast.Call) for word in decorator.keywords if word.arg == "fastmath"]
-    assert flags and set().union(*flags) <= {"reassoc", "contract", "arcp", "nsz", "afn"}
+    allowed = {"reassoc", "contract", "arcp", "nsz"}
+    flags = [set(re.findall(r'"(\w+)"', each)) for each in re.findall(r'fastmath"?[=:] *([{(][^})]*[})])', text)]
+    assert len(flags) == text.count("fastmath") and set().union(*flags) == allowed
     exponential = text[text.index("def exp4") - 100:text.index("def exp4")]
-    assert "reassoc" not in exponential
+    assert "LOOP" not in exponential and "reassoc" not in exponential
 
 
 @pytest.mark.parametrize("wrong", [{"tile": 0}, {"tile": 64, "block": -1}, {"tile": 64, "threads": 1.5}])
@@ -128,6 +130,7 @@ def test_schedules_fit_their_caches():
     blocks = default_schedule(program("attention"), {"m": 1024, "k": 64, "l": 1024, "j": 64}, 8, 4, machine)
     assert blocks.block * blocks.tile * 4 <= machine.second and blocks.block > 1
     assert default_schedule(program("softmax"), {"l": 5}, 1, 4, machine) == Schedule(5, 1, 1)
+    assert all(default_schedule(program("softmax"), {"l": 8192}, rows, 4, machine).threads <= rows for rows in (1, 2, 3))
 
 
 @given(st.integers(-9, 9), st.integers(0, 8), st.integers(1, 5), st.integers(0, 8), st.integers(1, 4), st.sampled_from([
@@ -152,13 +155,41 @@ def test_causal_tiles_above_the_diagonal_are_passed_over():
     assert "if not ((t0 <= ((i0 + nb - 1) + offset))):\n                continue" in text
 
 
-@pytest.mark.parametrize("name", ["kurtosis", "covariance", "count_max", "argmax_argmin", "moment_of_inertia", "attn_tree_mask", "topk_mean_fixed"])
-def test_parts_of_one_long_row_are_merged(name, interpreted_kernels, monkeypatch):
-    monkeypatch.setattr(cpu, "LONG", 8)
-    monkeypatch.setattr(cpu, "MOST_THREADS", 3)
-    monkeypatch.setattr(threads, "_pools", {})
-    monkeypatch.setattr(threads, "MOST_THREADS", 3)
+SPLIT = ["kurtosis", "covariance", "count_max", "argmax_argmin", "moment_of_inertia", "attn_tree_mask", "topk_mean_fixed", "attention", "padded_attention", "linear_regression"]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_parts_of_the_axis_are_merged(name, interpreted_kernels, monkeypatch):
     merged = []
     monkeypatch.setattr(cpu, "merge", lambda *given: merged.append(1) or merge(*given))
-    check(name, inputs(name, 31), "float64", Schedule(4))
+    check(name, inputs(name, 31), "float64", Schedule(4, 2 if program(name).block else 1, parts=3))
     assert len(merged) == 2
+
+
+@pytest.mark.parametrize("name", ["variance", "softmax_entropy", "attention", "softmax", "argmax_argmin", "absmax_scaled_sum"])
+def test_every_level_means_the_same(name, interpreted_kernels):
+    found = levels(program(name), Schedule(8, 2 if program(name).block else 1, 2), 31, 3)
+    assert list(found) == list(LEVELS[:2] if program(name).maps else LEVELS)
+    for schedule in found.values():
+        check(name, inputs(name, 31), "float64", schedule)
+
+
+@pytest.mark.parametrize(("name", "schedule", "said"), [
+    ("variance", Schedule(8, 4), "share no matrix product"), ("softmax", Schedule(8, parts=2), "written in a second sweep"),
+    ("variance", Schedule(8, parts=40), "it has 31 elements")])
+def test_a_schedule_that_a_program_cannot_follow_is_refused(name, schedule, said, interpreted_kernels):
+    with pytest.raises(LoweringError, match=said):
+        check(name, inputs(name, 31), "float64", schedule)
+
+
+def test_the_cost_model_knows_what_is_slower():
+    machine, sizes = Machine(48 * 1024, 2 * 1024 * 1024, 2), {"l": 8192}
+    cost = lambda name, schedule, batch, sizes: estimate(work_of(program(name), sizes, batch, 4), schedule, sizes.get(program(name).block, 1), 4, machine)
+    for name in ("variance", "softmax", "softmax_entropy"):
+        best = default_schedule(program(name), sizes, 4096, 4, machine)
+        assert best.threads == 2 and best.parts == 1 and best.tile > 64
+        assert cost(name, Schedule(1, 1, 2), 4096, sizes) > 3 * cost(name, best, 4096, sizes) < cost(name, Schedule(best.tile), 4096, sizes) * 2
+    one_row = default_schedule(program("kurtosis"), {"l": 10**7}, 1, 4, machine)
+    assert one_row.parts == 2 and default_schedule(program("kurtosis"), {"l": 100}, 1, 4, machine).parts == 1
+    decoding = default_schedule(program("attention"), {"m": 1, "k": 64, "l": 32768, "j": 64}, 1, 4, machine)
+    assert decoding.parts == 2 and decoding.block == 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 # normal number up to the largest result, and 0 from n = −126 on.  In float64 2^n is applied in two factors, so that
 # results underflow gradually.
 _EXP4 = '''
-@njit(error_model="numpy", fastmath={"contract"})
+@njit(**PART, fastmath={"contract"})
 def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
@@ -33,7 +33,7 @@ def exp4(x):
 '''
 
 _EXP8 = '''
-@njit(error_model="numpy", fastmath={"contract"})
+@njit(**PART, fastmath={"contract"})
 def exp8(x):
     """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
     x = -746.0 if x < -746.0 else x
@@ -88,13 +88,13 @@ def wide_vectors(context):
 '''
 
 _INSERT = '''
-@njit(error_model="numpy")
+@njit(**PART)
 def comes_first(value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
     return at < 0 or value > best or (value != value and best == best)
 
 
-@njit(error_model="numpy")
+@njit(**PART)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
@@ -106,7 +106,7 @@ def insert(best, at, value, position):
 '''
 
 _ROUNDED = '''
-@njit(error_model="numpy")
+@njit(**PART)
 def rounded(x, mantissa, smallest, largest, beyond):
     """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
     if not np.isfinite(x):
@@ -116,14 +116,14 @@ def rounded(x, mantissa, smallest, largest, beyond):
     return np.copysign(beyond, x) if abs(near) > largest else near
 
 
-@njit(error_model="numpy")
+@njit(**PART)
 def whole(x, least, most):
     """The nearest whole number between the limits; NaN becomes 0."""
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
 _FINITE = '''
-@njit(error_model="numpy", fastmath={"reassoc"})
+@njit(**PART, fastmath={"reassoc"})
 def all_finite(x):
     """Whether a contiguous array holds no infinity and no NaN."""
     flat, total = x.reshape(x.size), x.dtype.type(0)
@@ -132,14 +132,15 @@ def all_finite(x):
     return total == 0
 
 
-@njit(error_model="numpy")
+@njit(**PART)
 def product(left, taken, right, out):
     """out = left · right over the elements taken: what lies at others is never seen, be it NaN."""
     if all_finite(right):
         np.dot(left, right, out)
         return
-    fill(out, out.dtype.type(0))
     for i in range(left.shape[0]):
+        for j in range(right.shape[1]):
+            out[i, j] = 0
         for l in range(left.shape[1]):
             if taken[i, l]:
                 for j in range(right.shape[1]):
@@ -147,7 +148,7 @@ def product(left, taken, right, out):
 '''
 
 _ADD = '''
-@njit(error_model="numpy")
+@njit(**PART)
 def add(into, product):
     """into += product."""
     for i in range(into.shape[0]):
@@ -155,25 +156,7 @@ def add(into, product):
             into[i, j] += product[i, j]
 '''
 
-# Numba takes a second to compile each assignment to a slice.
-_FILL = '''
-@njit(error_model="numpy")
-def fill(array, value):
-    """Every element of a contiguous array becomes value."""
-    flat = array.reshape(array.size)
-    for place in range(flat.size):
-        flat[place] = value
-
-
-@njit(error_model="numpy")
-def copy(source, into):
-    """Every element of a contiguous array goes to another."""
-    flat, target = source.reshape(source.size), into.reshape(into.size)
-    for place in range(flat.size):
-        target[place] = flat[place]
-'''
-
-_PIECES = ((("fill", "copy", "product"), _FILL), (("wide_vectors",), _WIDE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
+_PIECES = ((("wide_vectors",), _WIDE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
            (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
 
 _HEAD = '''import math
@@ -185,6 +168,10 @@ from numba.extending import intrinsic
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
+
+# What only compiled code calls needs no wrappers.  Sums may be reordered into lanes; infinities and NaN keep their meaning.
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 '''
 
 

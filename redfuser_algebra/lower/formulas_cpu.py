@@ -5,16 +5,29 @@ In: formulas and the variables that their symbols are.  Out: the definitions, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
 
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.lower.functions_cpu import FLAGS, Function, computed_in_single
+from redfuser_algebra.lower.functions_cpu import Function, computed_in_single
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
 Symbols = Callable[[str], Variable]
 
-PRECISE = ""
-"""No flags: pivots and moves are computed as written."""
+
+@dataclass(frozen=True)
+class Step:
+    """A variable (or an output, in `given`) takes the value of a formula; `symbol` is what formulas call it.
+
+    With `partial`, total twins are the operations that they complete.
+    """
+
+    symbol: str
+    target: Variable
+    value: Expr
+    partial: bool = False
+    given: str = ""
 
 
 class FormulaPrinter:
@@ -40,18 +53,30 @@ class FormulaPrinter:
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}
 
-    def assigned(self, name: str, target: Variable, expr: Expr, symbol: Symbols, length: str, partial: bool = False, given: str = "") -> str:
-        """A statement that gives a variable (or an output) the value of a formula; its columns are looped over."""
-        deep = [symbol(t.name) for t in subterms(expr) if t.op == "symbol" and not self._is_produced(t.name)]
-        wide = "f4" if self.signature.real == "f4" and any(v.columns and v.type == "f4" for v in deep) else "f8"
-        sizes = {self.program.axis: length} | self._copy_sizes()
-        function = Function(name, self.storage.leaves(symbol), sizes, wide, partial, inverts=wide == "f4")
-        if not target.columns:
-            function.returned.append(function.code(expr).to(target.type))
-            return f"{given or target.at_row()} = {self.printed(function, PRECISE)}"
-        into = function.argument(target.name, given or target.at_row())
-        self.nested(function, target.columns, lambda: self.write(function, into, target.columns, expr, target.type))
-        return self.printed(function, PRECISE)
+    def assigned(self, name: str, steps: list[Step], symbol: Symbols, length: str) -> list[str]:
+        """Statements that do the steps in order; neighbours share a function."""
+        axis, lines = self.program.axis, []
+        for number, (wide, group) in enumerate(groupby(steps, lambda step: self._wide(step, symbol))):
+            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, inverts=wide == "f4")
+            for step in group:
+                self._assign(function, step)
+            lines.append(self.printed(function, loop=False))
+        return lines
+
+    def _wide(self, step: Step, symbol: Symbols) -> str:
+        """The type of real numbers in the loops of a step: float32 where what they move is stored so."""
+        deep = [symbol(t.name) for t in subterms(step.value) if t.op == "symbol" and not self._is_produced(t.name)]
+        return "f4" if self.signature.real == "f4" and any(v.columns and v.type == "f4" for v in deep) else "f8"
+
+    def _assign(self, function: Function, step: Step) -> None:
+        function.partial, target = step.partial, step.target
+        if target.columns:
+            into = function.argument(target.name, step.given or target.at_row())
+            self.nested(function, target.columns, lambda: self.write(function, into, target.columns, step.value, target.type))
+        else:
+            function.line(f"{target.name} = {function.code(step.value).to(target.type).text}")
+            function.results[target.name] = step.given or target.at_row()
+        function.forget(step.symbol)
 
     def _is_produced(self, name: str) -> bool:
         return name in {producer.name for producer in self.program.producers}
@@ -69,9 +94,9 @@ class FormulaPrinter:
         value = function.code(expr).to(type_)
         function.line(f"{target}[{', '.join(map(function.index, axes))}] = {value.text}")
 
-    def printed(self, function: Function, flags: str = FLAGS) -> str:
-        """The call of a function, whose definition is kept."""
-        text = function.text(flags)
+    def printed(self, function: Function, loop: bool = True) -> str:
+        """The statement that calls a function, whose definition is kept."""
+        text = function.text(loop)
         if text not in self.functions:
             self.functions.append(text)
         return function.call()

@@ -15,9 +15,6 @@ from redfuser_algebra.language.expr import Expr, call, subterms
 from redfuser_algebra.lower.kinds import kinds
 from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, prefers_single
 
-FLAGS = '{"reassoc", "contract", "arcp", "nsz"}'
-"""Sums may be reordered into lanes; infinities and NaN keep their meaning."""
-
 
 @dataclass(frozen=True)
 class Leaf:
@@ -35,17 +32,21 @@ class Loop:
 
     axis: str
     lines: list[str] = field(default_factory=list)
-    known: dict[Expr, Code] = field(default_factory=dict)
+    known: dict[tuple[Expr, bool], Code] = field(default_factory=dict)
 
 
 class Function:
-    """A function under construction: `nest` holds the loops that are open, outermost first."""
+    """A function under construction: `nest` holds the loops that are open, outermost first.
+
+    `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
+    the operations that they complete.
+    """
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, partial: bool = False, inverts: bool = False) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.partial, self.inverts = name, leaf, sizes, wide, partial, inverts
         self.nest = [Loop("")]
         self.arguments: dict[str, str] = {}
-        self.returned: list[Code] = []
+        self.results: dict[str, str] = {}
         self.types: dict[Expr, str] = {}
         self.temporaries = 0
 
@@ -76,15 +77,20 @@ class Function:
     def code(self, term: Expr) -> Code:
         """A term's value, computed in the outermost open loop that has all its axes."""
         for loop in self.nest:
-            if term in loop.known:
-                return loop.known[term]
+            if (term, self.partial) in loop.known:
+                return loop.known[term, self.partial]
         self._learn_types(term)
         depth = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
         outer, self.nest = self.nest, self.nest[: depth + 1]
         code = self._computed(term, depth)
-        self.nest[-1].known[term] = code
+        self.nest[-1].known[term, self.partial] = code
         self.nest = outer
         return code
+
+    def forget(self, name: str) -> None:
+        """A symbol has another value from here on."""
+        for loop in self.nest:
+            loop.known = {key: code for key, code in loop.known.items() if not any(t.op == "symbol" and t.name == name for t in subterms(key[0]))}
 
     def _learn_types(self, term: Expr) -> None:
         if term not in self.types:
@@ -109,7 +115,7 @@ class Function:
         if self._divides_by_invariant(term, depth):
             inverse = self.code(call("reciprocal", term.args[1])).to(type_)
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
-        return self._named(elementwise(term, self._args(term), type_, self.partial))
+        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=len(self.nest) > 1))
 
     def _divides_by_invariant(self, term: Expr, depth: int) -> bool:
         """Whether a loop would divide by the same number all the time; its inverse is taken once, in float64."""
@@ -164,17 +170,17 @@ class Function:
         self.close()
         return Code(into, type_)
 
-    def text(self, flags: str = FLAGS) -> str:
-        """The definition."""
-        body = ["wide_vectors()", *self.nest[0].lines] if flags else list(self.nest[0].lines)
-        if self.returned:
-            body.append("return " + ", ".join(code.text for code in self.returned))
-        decorator = f'@njit(error_model="numpy", fastmath={flags})' if flags else '@njit(error_model="numpy")'
-        return "\n".join([decorator, f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+    def text(self, loop: bool) -> str:
+        """The definition; a loop over elements may be reordered, and the rest is computed as written."""
+        body = ["wide_vectors()", *self.nest[0].lines] if loop else list(self.nest[0].lines)
+        if self.results:
+            body.append("return " + ", ".join(self.results))
+        return "\n".join([f"@njit(**{'LOOP' if loop else 'PART'})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
 
     def call(self) -> str:
-        """The call, with the caller's arguments."""
-        return f"{self.name}({', '.join(self.arguments.values())})"
+        """The caller's statement."""
+        called = f"{self.name}({', '.join(self.arguments.values())})"
+        return f"{', '.join(self.results.values())} = {called}" if self.results else called
 
 
 def _size_argument(axis: str, sizes: Mapping[str, str], whole: bool = False) -> tuple[str, str]:

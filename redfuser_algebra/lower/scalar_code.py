@@ -64,8 +64,11 @@ def constant(value: float, type_: str) -> Code:
     return Code(f"f4({text})", "f4") if type_ == "f4" else Code(f"({text})" if value < 0 else text, "f8")
 
 
-def elementwise(term: Expr, args: list[Code], type_: str, partial: bool) -> Code:
-    """The operation of `term` on operands, with a result of `type_`; operands are converted as it needs."""
+def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped: bool) -> Code:
+    """The operation of `term` on operands, with a result of `type_`; operands are converted as it needs.
+
+    Exponentials in a loop are those that become vectors; elsewhere the C library's compile faster.
+    """
     name = TOTAL_TWINS.get(term.op, term.op) if partial or _is_finite_shift(term) else term.op
     if name == "cast":
         return Code(_cast(term.attrs[0], args[0].to("f8").text), "f8", atom=False).to(type_)
@@ -75,6 +78,8 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool) -> Code
             return Code(whole, type_, atom=False)
     operands = _operands(name, args, type_)
     inner = operands[-1].type
+    if name == "exp" and not looped:
+        return Code(f"math.exp({operands[0].text})", type_, atom=False)
     template = _WHOLE.get(name) if inner in ("i8", "b1") and name in _WHOLE else _TEMPLATES.get(name)
     template = template or f"np.{name}({', '.join(f'{{{place}}}' for place in range(len(args)))})"
     numbers = {"one": constant(1, inner).text, "zero": constant(0, inner).text, "ln2": constant(math.log(2), inner).text,

@@ -1,13 +1,18 @@
-"""Schedules: tile length, rows per block, threads; what changes speed and nothing else.
+"""Schedules: tile length, rows per block, threads, parts of the reduced axis; what changes speed and no meaning.
 
-In: a tile program, axis lengths, the width of a number and the machine's caches.  Out: a Schedule.
+In: a tile program and axis lengths.  Out: a Schedule, checked against them; the levels at which a state is rebased.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+
+LEVELS = ("element", "tile", "split", "split at once")
+"""When a state is rebased, from every element to once per part (RedFuser's fusion levels; `split at once` is its
+non-incremental computation: each part first finds its own pivots, and then reads its elements again)."""
 
 
 @dataclass(frozen=True)
@@ -21,49 +26,56 @@ class Machine:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`tile` elements at a time, `block` rows at a time, on `threads` threads.  Raises LoweringError unless all are at least 1."""
+    """`tile` elements at a time, `block` rows at a time, on `threads` threads, the reduced axis cut into `parts`.
+
+    The state is rebased once per tile, and parts are merged at the end.  Raises LoweringError unless all are at least 1.
+    """
 
     tile: int
     block: int = 1
     threads: int = 1
+    parts: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("tile", self.tile), ("block", self.block), ("threads", self.threads)):
+        for name, value in (("tile", self.tile), ("block", self.block), ("threads", self.threads), ("parts", self.parts)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise LoweringError(f"a schedule with {name}={value!r}", "that is no whole number of at least 1", "choose 1 or more")
 
+    def __str__(self) -> str:
+        block = f", blocks of {self.block} rows" if self.block > 1 else ""
+        parts = f", {self.parts} parts" if self.parts > 1 else ""
+        return f"tiles of {self.tile}{block}{parts}, {self.threads} thread{'s' * (self.threads > 1)}"
 
-def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int, machine: Machine) -> Schedule:
-    """Tiles whose elements stay in the first cache, and in blocks as many rows as keep scores and sums in the second."""
-    items = batch
+
+def check(program: TileProgram, schedule: Schedule, length: int) -> None:
+    """Raises LoweringError if a program cannot run so on a reduced axis of `length`."""
+    if schedule.block > 1 and not program.block:
+        raise LoweringError(f"{program.name} in blocks of {schedule.block} rows", "its rows share no matrix product", "choose block=1")
+    if schedule.parts > 1 and program.maps:
+        raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}",
+                            f"an output keeps {program.axis}, and is written in a second sweep over whole rows", "choose parts=1")
+    if schedule.parts > max(length, 1):
+        raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}", f"it has {length} elements", f"choose parts ≤ {length}")
+
+
+def levels(program: TileProgram, base: Schedule, length: int, parts: int) -> dict[str, Schedule]:
+    """The schedules of LEVELS that a program has, made from `base`, with `parts` parts where the axis is split."""
+    parts = min(parts, length)
+    whole = {"element": replace(base, tile=1, parts=1), "tile": replace(base, parts=1)}
+    split = {"split": replace(base, parts=parts), "split at once": replace(base, tile=max(1, math.ceil(length / parts)), parts=parts)}
+    return whole if program.maps else whole | split
+
+
+def candidates(program: TileProgram, sizes: Mapping[str, int], batch: int, machine: Machine) -> Iterator[Schedule]:
+    """Legal schedules worth a look: tiles and blocks of powers of two, rows shared between threads or the axis cut."""
+    length, rows = sizes[program.axis], batch
     for axis in program.rows:
-        items *= sizes[axis]
-    length = sizes[program.axis]
-    if not program.block:
-        per_element = width * max(_elements(program, sizes), 1)
-        tile = _power_of_two(machine.first // (2 * per_element), 64, 4096)
-        return Schedule(min(tile, max(length, 1)), 1, max(1, min(machine.cores, items)))
-    block = min(sizes[program.block], 64)
-    columns = max((_product(program, u.axes, sizes) for u in program.updates), default=1)
-    tile = _power_of_two(machine.second // (2 * width * (block + columns)), 64, 256)
-    blocks = -(-sizes[program.block] // block) * (items // sizes[program.block])
-    return Schedule(min(tile, max(length, 1)), block, max(1, min(machine.cores, blocks)))
-
-
-def _elements(program: TileProgram, sizes: Mapping[str, int]) -> int:
-    """Numbers read or kept per element of the reduced axis at one row."""
-    varying = [axes for axes in program.inputs.values() if program.axis in axes]
-    kept = [producer.axes for producer in program.producers]
-    return sum(_product(program, axes, sizes) for axes in (*varying, *kept))
-
-
-def _product(program: TileProgram, axes: tuple[str, ...], sizes: Mapping[str, int]) -> int:
-    """The places of the columns among `axes`."""
-    total = 1
-    for axis in program.columns(axes):
-        total *= sizes[program.copies.get(axis, axis)]
-    return total
-
-
-def _power_of_two(wanted: int, least: int, most: int) -> int:
-    return max(least, min(most, 1 << max(wanted, 1).bit_length() - 1))
+        rows *= sizes[axis]
+    tiles = sorted({min(1 << power, length) for power in range(6, 14)})
+    blocks = sorted({min(1 << power, sizes[program.block]) for power in range(4, 9)}) if program.block else [1]
+    for block in blocks:
+        items = rows // sizes[program.block] * math.ceil(sizes[program.block] / block) if program.block else rows
+        for tile in tiles:
+            yield Schedule(tile, block, max(1, min(machine.cores, items)))
+            if machine.cores > 1 and items < 4 * machine.cores and not program.maps and length >= 2 * machine.cores * tile:
+                yield Schedule(tile, block, machine.cores, machine.cores)

@@ -16,7 +16,7 @@ from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, stem, symbol
 
 _OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
                    r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|wide_vectors|begin|end|fold|held_.+|fill|copy|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|True|False|None")
+                   r"|wide_vectors|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None")
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Storage:
         for value in self._in_order():
             self._add(value.name, value.axes, self._value_type(value.value, value.axes))
         self.old = {name: self._old(name) for name in self._snapshots()}
+        self.tiles: dict[str, str] = {}
+        self._tile_names: dict[str, str] = {}
 
     def fresh(self, name: str) -> str:
         """A variable's name, other than those in use."""
@@ -161,12 +163,22 @@ class Storage:
         return leaf
 
     def _input(self, term: Expr) -> Leaf:
-        own = self.program.inputs[term.name]
-        places = [f"i_{axis}" for axis in self.program.rows if axis in own]
-        tile = ["t0:t0 + n"] if self.program.axis in own else []
+        own, name = self.program.inputs[term.name], self.names[term.name]
         left = tuple(axis for axis in own if axis not in self.program.rows)
-        name = self.names[term.name]
-        return Leaf(name, left, self.signature.arrays[term.name], f"{name}[{', '.join([f'b_{term.name}[b]', *places, *tile])}]")
+        places = [f"b_{term.name}[b]", *(f"i_{axis}" for axis in self.program.rows if axis in own)]
+        given = self.tile_of(term.name) if self.program.axis in own else f"{name}[{', '.join(places)}]"
+        return Leaf(name, left, self.signature.arrays[term.name], given)
+
+    def tile_of(self, name: str) -> str:
+        """The part of an array that a tile reads: a variable made once per tile (`tiles`), where rows of a block share it."""
+        own = self.program.inputs[name]
+        places = [f"b_{name}[b]", *(f"i_{axis}" for axis in self.program.rows if axis in own), "t0:t0 + n"]
+        code = f"{self.names[name]}[{', '.join(places)}]"
+        if self.program.block and self.program.block in own:
+            return code
+        variable = self._tile_names[name] = self._tile_names.get(name) or self.fresh(f"{self.names[name]}_tile")
+        self.tiles[variable] = code
+        return variable
 
     def _produced(self, term: Expr) -> Leaf:
         block = self.program.block != "" and self.program.block in term.axes

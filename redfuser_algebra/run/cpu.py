@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
@@ -20,22 +20,21 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.cost import default_schedule
+from redfuser_algebra.lower.schedule import Machine, Schedule, check
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, laid_out
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel
 from redfuser_algebra.run.state import Held, State, finalize, merge
+from redfuser_algebra.run.schedules import tuned
 from redfuser_algebra.run.threads import MOST_THREADS, one_blas_thread, side_by_side
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 DTYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64), "b1": np.dtype(np.bool_)}
-
-LONG = 1 << 16
-"""Elements from which on the reduced axis of a few rows is cut into parts."""
 
 
 def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Schedule | None = None,
@@ -48,8 +47,9 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     compiled = kernel_of_call(operator, form, binding, signature)
     if compiled is None:
         return None
-    batch = int(np.prod(binding.batch, dtype=np.int64))
-    schedule = schedule or default_schedule(compiled.program, binding.sizes, batch, DTYPES[signature.real].itemsize, machine())
+    batch = math.prod(binding.batch)
+    schedule = schedule or chosen_schedule(compiled, signature, binding.sizes, batch)
+    check(compiled.program, schedule, binding.sizes[form.axis])
     try:
         result = _Call(compiled, operator, form, binding, signature, schedule, batch).outputs(tuple(out))
         compiled.has_run()
@@ -59,6 +59,16 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     except Exception as error:  # Numba compiles at the first call, and may fail in as many ways as there are machines
         give_up(operator, form, signature, error)
         return None
+
+
+def chosen_schedule(compiled: Compiled, signature: Signature, sizes: Mapping[str, int], batch: int) -> Schedule:
+    """The schedule of calls with these axis lengths: the one that tuning found, else the one that the cost model finds."""
+    key = (*sizes.values(), batch)
+    if key not in compiled.schedules:
+        width = DTYPES[signature.real].itemsize
+        found = tuned(compiled.title, sizes, batch)
+        compiled.schedules[key] = found or default_schedule(compiled.program, sizes, batch, width, machine())
+    return compiled.schedules[key]
 
 
 def kernel_of_call(operator: Operator, form: FusedForm, binding: Binding, signature: Signature | None) -> Compiled | None:
@@ -141,7 +151,7 @@ class _Call:
 
     def outputs(self, out: tuple[np.ndarray, ...]) -> object:
         """What the operator returns: arrays of its own, or those of `out`, filled."""
-        if self._is_split:
+        if self.schedule.parts > 1:
             return delivered(self.operator, self._split(), out)
         types = self.compiled.source.outputs
         written = [self._written_into(place, type_, out) for place, type_ in enumerate(types)]
@@ -203,23 +213,18 @@ class _Call:
         full = output.reshape(self.binding.batch + output.shape[1:])
         return full.transpose(*range(leading), *(leading + written.index(axis) for axis in axes))[()]
 
-    # one long row
-
-    @property
-    def _is_split(self) -> bool:
-        """Whether the reduced axis is shared between threads: there are too few rows for them, and it is long."""
-        return bool(self.compiled.source.state) and self.items < MOST_THREADS and self.binding.sizes[self.program.axis] >= LONG
+    # the reduced axis in parts
 
     def _split(self) -> object:
         """The parts of the reduced axis folded side by side; their states are merged and finalized by the form's rules."""
-        program, binding, form, operator = self.program, self.binding, self.form, self.operator
-        length, items, parts = binding.sizes[form.axis], self.items, MOST_THREADS
-        held = {v.name: np.empty((parts, items, *(binding.sizes[program.copies.get(a, a)] for a in v.columns)), DTYPES[v.type])
+        binding, form, operator = self.binding, self.form, self.operator
+        length, parts = binding.sizes[form.axis], self.schedule.parts
+        held = {v.name: np.empty((parts, self.items, *([self.schedule.block] if v.block else []), *self._lengths(v.columns)), DTYPES[v.type])
                 for v in self.compiled.source.state}
         cuts = [length * part // parts for part in range(parts + 1)]
         fixed = (*self._arguments(), *held.values())
         with self._blas():
-            side_by_side(lambda part: self.compiled.module.fold(items, part, cuts[part], cuts[part + 1], *fixed), parts)
+            side_by_side(lambda part: self.compiled.module.fold(self.items, part, cuts[part], cuts[part + 1], *fixed), parts)
         fixed_inputs = {name: array for name, array in binding.arrays.items() if form.axis not in operator.inputs[name]}
         environment = environment_of(operator, replace(binding, arrays=fixed_inputs), form)
         states = [State(self._components(held, part, environment), cuts[part + 1] - cuts[part], cuts[part], environment) for part in range(parts)]
@@ -228,20 +233,28 @@ class _Call:
             narrow = [np.asarray(value).astype(DTYPES[type_]) for value, type_ in zip(outputs, self.compiled.source.outputs, strict=True)]
         return structured(operator, narrow, environment)
 
+    def _lengths(self, axes: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self.binding.sizes[self.program.copies.get(axis, axis)] for axis in axes)
+
     def _components(self, held: dict[str, np.ndarray], part: int, environment: Environment) -> dict[str, Held]:
         """What one part holds, laid out as the form's rules want it."""
-        program, binding = self.program, self.binding
-        columns = {update.name: program.columns(update.axes) for update in program.updates}
-
-        def laid(name: str, of: str) -> np.ndarray:
-            rows = binding.batch + tuple(binding.sizes[axis] for axis in program.rows)
-            value = held[name][part]
-            return laid_out(value.reshape(rows + value.shape[1:]), (*program.rows, *columns[of]), environment.axes, len(binding.batch))
-
-        present = {update.name: update.present for update in program.updates}
+        variables = {v.name: v for v in self.compiled.source.state}
+        present = {update.name: update.present for update in self.program.updates}
+        laid = lambda name: self._laid(variables[name], held[name][part], environment)
         everywhere = np.full((1,) * environment.ndim, True)
-        return {c.name: Held(laid(c.name, c.name), laid(present[c.name], present[c.name]) if present[c.name] else everywhere,
-                             laid(c.name + WON, c.name) if MONOIDS[c.monoid].indexed else None) for c in self.form.state}
+        return {c.name: Held(laid(c.name), laid(present[c.name]) if present[c.name] else everywhere,
+                             laid(c.name + WON) if MONOIDS[c.monoid].indexed else None) for c in self.form.state}
+
+    def _laid(self, variable: Variable, value: np.ndarray, environment: Environment) -> np.ndarray:
+        """A variable of all items, (items, its columns) or (items, rows of a block, its columns), laid out."""
+        batch, rows, columns, block = self.binding.batch, self.program.rows, variable.columns, self.program.block
+        if block and variable.block:
+            per_block = (math.prod((*batch, *self._lengths(rows[:-1]))), -1, *value.shape[2:])
+            value = value.reshape(per_block)[:, :self.binding.sizes[block]]
+        elif block:
+            value = value.reshape(math.prod((*batch, *self._lengths(rows[:-1]))), -1, *value.shape[1:])[:, 0]
+            rows = rows[:-1]
+        return laid_out(value.reshape((*batch, *self._lengths(rows), *self._lengths(columns))), (*rows, *columns), environment.axes, len(batch))
 
 
 def delivered(operator: Operator, result: object, out: tuple[np.ndarray, ...]) -> object:

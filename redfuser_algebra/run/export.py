@@ -14,10 +14,11 @@ from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, subterms
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.cost import default_schedule
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
-from redfuser_algebra.lower.schedule import Machine, Schedule, default_schedule
+from redfuser_algebra.lower.schedule import Machine, Schedule
 from redfuser_algebra.lower.standalone.file_cpu import LIMITS, Export, file_text
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
@@ -105,7 +106,7 @@ def _classes(operator: Operator) -> Iterator[str]:
 def _steadiness(operator: Operator, kinds: Mapping[str, str]) -> float:
     """How much of the results is finite, and stays where it is when the inputs move by a rounding; 1 is all."""
     rng = np.random.default_rng(0)
-    arrays = {name: _values(np.random.default_rng(place), kinds[name], tuple(LENGTH if axis == operator.axes[-1] else 9 for axis in axes))
+    arrays = {name: drawn(np.random.default_rng(place), kinds[name], tuple(LENGTH if axis == operator.axes[-1] else 9 for axis in axes))
               for place, (name, axes) in enumerate(operator.inputs.items())}
     moved = {name: array * (1 + NUDGE * rng.choice((-1, 1), array.shape)) if kinds[name] in KINDS else array for name, array in arrays.items()}
     first, second = (_outputs(operator, each) for each in (arrays, moved))
@@ -120,7 +121,8 @@ def _steady(first: np.ndarray, second: np.ndarray) -> float:
     return float(near.sum() / max(first.size, 1))
 
 
-def _values(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+def drawn(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Random numbers of one of the kinds that `draws` names."""
     ranges = {"positive": (0.5, 2.0), "unit": (0.01, 0.99)}
     if kind in ("whole", "bits"):
         return rng.integers(0, 9 if kind == "whole" else 2, shape).astype(float)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.kinds import natural_kinds
-from redfuser_algebra.lower.schedule import Schedule, default_schedule
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.cpu import machine, run_cpu
+from redfuser_algebra.run.cpu import chosen_schedule, run_cpu
 from redfuser_algebra.run.kernels import Compiled, kernel_for
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class Kernel:
 
     def schedule_for(self, batch: int = 1, **sizes: int) -> Schedule:
         """The schedule of a call with these axis lengths."""
-        width = 4 if self.signature.real == "f4" else 8
-        return self.schedule or default_schedule(self.program, sizes, batch, width, machine())
+        return self.schedule or chosen_schedule(self.compiled, self.signature, sizes, batch)
 
     def __call__(self, /, *arrays: object, out: object = None, **named: object) -> object:
         """The outputs.  Raises OperatorError for arrays that do not fit, and where the kernel cannot run."""

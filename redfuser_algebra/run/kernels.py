@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from platformdirs import user_cache_path
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 
@@ -47,11 +48,15 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel: its program, its printed source, and the form, whose terms it keeps alive.  `module` compiles when called."""
+    """A kernel: its program, its printed source, and the form, whose terms it keeps alive.  `module` compiles when called.
+
+    `schedules` remembers what was chosen for axis lengths.
+    """
 
     program: TileProgram
     source: CpuSource
     form: FusedForm
+    schedules: dict[tuple[int, ...], Schedule] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

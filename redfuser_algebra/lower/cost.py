@@ -1,0 +1,93 @@
+"""The cost model: how long a tile program takes under a schedule, and the schedule that it finds best.
+
+In: a tile program, axis lengths, the width of a number and the machine's caches.  Out: seconds.  The rates are rough
+figures of a core of today; only which schedule comes out ahead depends on them, never a result.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.schedule import Machine, Schedule, candidates
+from redfuser_algebra.lower.tile import TileProgram
+
+MEMORY, SECOND = 10e9, 60e9
+"""Bytes per second that a core reads from memory, and from its second cache."""
+OPERATION, CURVE, INSERT = 0.06e-9, 0.4e-9, 0.7e-9
+"""Seconds of an operation on an element in float32 (twice that in float64), of an exponential or its like, of a place of topk."""
+STEP, MERGE = 40e-9, 300e-6
+"""Seconds that a component costs per tile and row (its rebase, a call), and that merging two parts takes."""
+FLOPS, RAMP = 60e9, 24
+"""Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
+CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, and the rest.
+
+    `products` holds, for each matrix product, the extents that neither the tile nor the block decides.
+    """
+
+    rows: int
+    length: int
+    bytes: float
+    stages: int
+    seconds: float
+    map_seconds: float
+    map_bytes: float
+    components: int
+    products: tuple[int, ...]
+
+
+def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int, machine: Machine) -> Schedule:
+    """The schedule that the model finds fastest; of equals, the one with the smallest tiles."""
+    work = work_of(program, sizes, batch, width)
+    return min(candidates(program, sizes, batch, machine), key=lambda each: estimate(work, each, sizes.get(program.block, 1), width, machine))
+
+
+def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int) -> Work:
+    """The work of a program on axes of these lengths."""
+    rows = batch * math.prod(sizes[axis] for axis in program.rows)
+    extent = lambda axes: math.prod(sizes[program.copies.get(axis, axis)] for axis in program.columns(axes))
+    inputs = [axes for axes in program.inputs.values() if program.axis in axes]
+    read = sum(width * extent(axes) * (1.0 if set(program.rows) <= set(axes) else 0.1) for axes in inputs)
+    plain = [u for u in program.updates if u.contraction is None]
+    lifts = [e for u in plain for e in (u.lift, u.mask) if e is not None]
+    lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
+    seconds = _seconds(program, lifts, extent, width) + sum(INSERT for u in plain if MONOIDS[u.monoid].counted)
+    outputs = [program.outputs[place] for place in program.maps]
+    written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
+    products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
+    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width), written,
+                len(program.updates), tuple(products))
+
+
+def _seconds(program: TileProgram, exprs: Iterable[Expr], extent: object, width: int) -> float:
+    """Seconds per element that formulas take, each part once."""
+    total = 0.0
+    for term in subterms(*exprs):
+        if term.args and program.axis in term.axes:
+            total += (CURVE if term.op in CURVES else OPERATION) * extent((term.body if term.op == "reduce" else term).axes)
+    return total * width / 4
+
+
+def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machine: Machine) -> float:
+    """Seconds under a schedule."""
+    tile, block = min(schedule.tile, work.length), schedule.block
+    again = 0.0 if tile * work.bytes * 2 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
+    per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
+    if work.map_bytes:
+        fits = work.length * (work.bytes + work.map_bytes / 2) <= machine.second
+        per_element += work.map_seconds + work.map_bytes / MEMORY + work.bytes / (SECOND if fits else MEMORY)
+    for extent in work.products:
+        slow = (1 + RAMP / extent) * (1 + RAMP / tile) * (1 + RAMP / block)
+        spilled = block * tile * width * 2 > machine.second
+        per_element += 2 * extent * width / 4 / FLOPS * slow * (1.5 if spilled else 1.0)
+    row = work.length * per_element + math.ceil(work.length / tile) * STEP * work.components
+    items = work.rows // block_axis * math.ceil(block_axis / block)
+    rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
+    return work.rows * row * rounds + (schedule.parts - 1) * MERGE

@@ -1,0 +1,196 @@
+"""The stages of a tile as statements of a CPU kernel: new pivots, the rebase of what is held, and what the tile adds.
+
+In: the updates of a stage.  Out: lines that call the functions printed for them, and the buffers these need.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
+from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+
+
+class StagePrinter(FormulaPrinter):
+    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses."""
+
+    def __init__(self, program: TileProgram, signature: Signature) -> None:
+        super().__init__(program, signature)
+        self.buffers: list[str] = []
+        self.reshaped: list[str] = []
+
+    def held(self, name: str) -> Variable:
+        """The variable of a component or value as it is now."""
+        return self.storage.held[name]
+
+    def rows(self, lines: list[str]) -> list[str]:
+        """Lines for every row of the block."""
+        if not lines or not self.program.block:
+            return lines
+        return ["for i in range(nb):", f"    i_{self.program.block} = i0 + i", *indented(lines)]
+
+    def stage(self, place: int) -> list[str]:
+        """One stage: first what has no place per row of the block, then the rows."""
+        stage, block = self.program.stages[place], self.program.block
+        values = self._values_at(place)
+        shared = [u for u in stage if not block or block not in u.axes]
+        own = [u for u in stage if block and block in u.axes]
+        lines = self._values(f"value_{place}", [v for v in values if not self.held(v.name).block])
+        lines += self.rows(self._values(f"value_{place}_rows", [v for v in values if self.held(v.name).block]))
+        return lines + self._part(shared, f"{place}", rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", rows=True)
+
+    def _values_at(self, place: int) -> list[Value]:
+        """The moving values that become known with the stages before, and were not known earlier."""
+        ready = lambda stop: self._known({u.name for stage in self.program.stages[:stop] for u in stage})
+        before, now = ready(place - 1) if place else [], ready(place)
+        return [value for value in now if value not in before and value.name in self.storage.moving] if place else []
+
+    def _known(self, known: set[str]) -> list[Value]:
+        found, left = [], list(self.storage.values)
+        while True:
+            fresh = [v for v in left if {stem(n) for n in symbol_names(v.value)} <= known]
+            if not fresh:
+                return found
+            found += fresh
+            known = known | {v.name for v in fresh}
+            left = [v for v in left if v not in fresh]
+
+    def _values(self, name: str, values: list[Value]) -> list[str]:
+        return self.assigned(name, [Step(v.name, self.held(v.name), v.value) for v in values], self.held, "seen")
+
+    def _part(self, updates: list[Update], label: str, rows: bool) -> list[str]:
+        """The updates of a stage that have the block axis, or those that have not."""
+        steps = [Step(u.name, self.held(u.name), u.rebase) for u in updates if not u.fixed]
+        moves = self.assigned(f"rebase_{label}", steps, self._before, "seen")
+        counts = [u for u in updates if _is_count(u)]
+        multiplied = [u for u in updates if u.name in self.storage.products]
+        lines = ["if t0 > begin:", *indented(moves)] if moves else []
+        lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
+        left = {u.name: self._left(u, rows) for u in multiplied}
+        groups: dict[tuple[str, ...], list[Update]] = {}
+        for update in updates:
+            if update not in counts:
+                groups.setdefault(() if update in multiplied else self._columns(update), []).append(update)
+        for number, (columns, group) in enumerate(groups.items()):
+            lines += self._fold(f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}", columns, group, left)
+        lines = self.rows(lines) if rows else lines
+        return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
+
+    def _before(self, name: str) -> Variable:
+        """The variable of a symbol in a rebase: primed as it is now, otherwise as it was before the tile."""
+        if name.endswith(PRIME):
+            return self.held(name.removesuffix(PRIME))
+        return self.storage.old.get(name) or self.held(name)
+
+    def _columns(self, update: Update) -> tuple[str, ...]:
+        columns = self.program.columns(update.axes)
+        return columns[:-1] if MONOIDS[update.monoid].counted else columns
+
+    # sums and choices over the elements of a tile
+
+    def _fold(self, name: str, columns: tuple[str, ...], updates: list[Update], left: dict[str, tuple[str, str]]) -> list[str]:
+        axis = self.program.axis
+        exprs = [e for u in updates for e in (u.lift, u.mask, u.contraction and u.contraction.left) if e is not None]
+        choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
+        function = self.function(name, self.held, exprs, (axis, *columns), choosing)
+        scalars = [u for u in updates if u.name not in left and not columns and not MONOIDS[u.monoid].counted]
+        types, joins = self._starts(function, scalars)
+
+        def body() -> None:
+            for update in updates:
+                if update.name in left:
+                    self._write_left(function, update, *left[update.name])
+                else:
+                    self._accumulate(function, update, columns, types.get(update.name, ""))
+
+        self.nested(function, (axis, *columns), body)
+        return [self.printed(function), *joins]
+
+    def _starts(self, function: Function, updates: list[Update]) -> tuple[dict[str, str], list[str]]:
+        """The types of accumulators in a loop, and how they join what is held; positions go on from where they are."""
+        types, joins = {}, []
+        for number, update in enumerate(updates):
+            held = self.held(update.name)
+            if MONOIDS[update.monoid].indexed:
+                for variable in (held, self.held(update.name + WON)):
+                    function.results[function.argument(variable.name, variable.at_row())] = variable.at_row()
+                continue
+            types[update.name] = type_ = held.type if held.type in ("i8", "b1") or function.wide != "f4" else "f4"
+            function.line(f"{held.name} = {Accumulator('', update.monoid, type_).identity()}")
+            function.results[held.name] = f"r{number}"
+            part = Code(f"r{number}", type_).to(held.type).text
+            joins.append(f"{held.at_row()} = {joined(update.monoid, held.at_row(), part, held.type)}")
+        return types, joins
+
+    def _accumulate(self, function: Function, update: Update, columns: tuple[str, ...], type_: str) -> None:
+        mask = None if update.mask is None else function.code(update.mask).to("b1").text
+        value, held, monoid = function.code(update.lift), self.held(update.name), MONOIDS[update.monoid]
+        position = function.code(Expr("index", (), (self.program.axis,))).text if monoid.indexed or monoid.counted else ""
+        places = f"[{', '.join(map(function.index, columns))}]" if columns else ""
+        if monoid.counted:
+            pair = (update.name + WON, update.name) if monoid.indexed else (update.name, positions(update.name))
+            best, at = (function.argument(v.name, v.at_row()) + places for v in map(self.held, pair))
+            call_ = f"insert({best}, {at}, {value.to('f8').text}, {position})"
+            function.line(call_ if mask is None else f"if {mask}: {call_}")
+            return
+        if columns:
+            function.argument(held.name, held.at_row())
+        won = ""
+        if monoid.indexed:
+            variable = self.held(update.name + WON)
+            won = (function.argument(variable.name, variable.at_row()) if columns else variable.name) + places
+        for line in Accumulator(held.name + places, update.monoid, type_ or held.type).then(value, mask, position, won):
+            function.line(line)
+
+    # sums by matrix products
+
+    def _left(self, update: Update, rows: bool) -> tuple[str, str]:
+        """Buffers for the left factor and, under a mask, for which elements take part."""
+        number = sum("P" in line.split("_all")[0] for line in self.buffers) + 1
+        left, taken = f"P{number}", f"M{number}" if update.mask is not None else ""
+        for name, type_ in ((left, self.signature.real), (taken, "b1")):
+            if name:
+                inner = "block * tile" if rows else "tile"
+                self.buffers.append(f"{name}_all = np.empty({inner}, {type_})")
+                count = "nb" if rows else "1"
+                self.reshaped.append(f"{name} = {name}_all[:{count} * n].reshape(({count}, n))")
+        columns = " * ".join(map(self.size, self.program.columns(update.axes)))
+        self.buffers.append(f"R{number}_all = np.empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
+        return left, taken
+
+    def _write_left(self, function: Function, update: Update, left: str, taken: str) -> None:
+        row = "[i]" if self.program.block and self.program.block in update.axes else "[0]"
+        value = function.code(update.contraction.left).to(self.signature.real)
+        index = function.index(self.program.axis)
+        target = function.argument(left, left + row)
+        if not taken:
+            function.line(f"{target}[{index}] = {value.text}")
+            return
+        mask = function.code(update.mask).to("b1").text
+        zero = Code("0", "i8").to(self.signature.real).text
+        function.line(f"{target}[{index}] = {value.text} if {mask} else {zero}")
+        function.line(f"{function.argument(taken, taken + row)}[{index}] = {mask}")
+
+    def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> list[str]:
+        held, result = self.held(update.name), f"R{left[1:]}_all[:{'nb' if rows else '1'}]"
+        columns = " * ".join(map(self.size, held.columns))
+        right = self.storage.tile_of(update.contraction.right.name)
+        right = right if len(held.columns) == 1 else f"{right}.reshape((n, {columns}))"
+        call_ = f"product({left}, {taken}, {right}, {result})" if taken else f"np.dot({left}, {right}, {result})"
+        into = f"{held.name}[:nb]" if rows else f"{held.name}.reshape((1, {columns}))"
+        into = into if not rows or len(held.columns) == 1 else f"{into}.reshape((nb, {columns}))"
+        return [call_, f"add({into}, {result})"]
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines one level further in."""
+    return [f"    {line}" for line in lines]
+
+
+def _is_count(update: Update) -> bool:
+    """Whether a component counts elements, so that a tile adds its length."""
+    return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)
