@@ -19,6 +19,7 @@ from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, certify
 from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
+from redfuser_algebra.run.dask import run_dask
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.export import exported_cpu
 from redfuser_algebra.run.files import save_text
@@ -123,6 +124,14 @@ class Fused:
         `length` is the number of elements in all, where `form.length_given` says that they depend on it.
         """
         return Stream(self.operator, self.form, start, length, **given)
+
+    def dask(self, /, *arrays: object, **named: object) -> object:
+        """The outputs for dask arrays, chunked along any axis, as dask arrays: lift, merge and finalize in dask's own tree.
+
+        Lazy, on any scheduler; the same chunks give the same bits.  Raises OperatorError where dask is not installed
+        and for arrays that do not fit.
+        """
+        return run_dask(self.operator, self.form, arrays, named)
 
     @cached_property
     def certificate(self) -> Certificate:
