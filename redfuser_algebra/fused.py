@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery
+from redfuser_algebra.discover.display import fused_html, verdict_html
 from redfuser_algebra.discover.egraph import Limits
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.refusal import Refusal
@@ -63,6 +64,9 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{self.operator.name}: {self.status} ({self.reason})" + (f"\n{self.refusal}" if self.refusal else "")
+
+    def _repr_html_(self) -> str:
+        return verdict_html(self)
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,9 @@ class Fused:
 
     def __str__(self) -> str:
         return f"{self.operator}\n\n{self.form}"
+
+    def _repr_html_(self) -> str:
+        return fused_html(self.operator, self.form)
 
 
 def fuse(operator: Operator | Callable, *, axis: str | None = None, prefer: str = "centred",

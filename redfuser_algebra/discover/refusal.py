@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from redfuser_algebra.discover.display import refusal_html
 from redfuser_algebra.discover.search import Search, Stuck
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
@@ -45,6 +46,9 @@ class Refusal:
         what = f"; left over: {self.residual}" if self.residual is not None else ""
         meanings = ", ".join(f"{name} = {value}" for name, value in self.pivots.items())
         return f"{where}: {self.obligation}{what}" + (f"  (with {meanings})" if meanings else "")
+
+    def _repr_html_(self) -> str:
+        return refusal_html(self)
 
 
 def refused(stuck: Stuck, search: Search) -> Refusal:

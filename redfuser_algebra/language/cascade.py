@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import WON
+from redfuser_algebra.language.display import cascade_html
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.mathematics import cascade_text
 from redfuser_algebra.language.operator import Operator
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
@@ -35,6 +37,12 @@ class Reduction:
         """What later reductions and the epilogue call this result."""
         return symbol(self.name, self.source.axes)
 
+    @property
+    def stated(self) -> Expr:
+        """The reduction over the symbols of earlier results."""
+        operands = (self.body, self.mask, self.count)
+        return Expr("reduce", tuple(part for part in operands if part is not None), self.source.attrs)
+
 
 @dataclass(frozen=True)
 class Cascade:
@@ -53,6 +61,12 @@ class Cascade:
     def maps(self) -> tuple[Expr, ...]:
         """The outputs that keep the axis."""
         return tuple(output for output in self.outputs if self.axis in output.axes)
+
+    def __str__(self) -> str:
+        return cascade_text(self)
+
+    def _repr_html_(self) -> str:
+        return cascade_html(self)
 
 
 def cascades(operator: Operator) -> tuple[Cascade, ...]:

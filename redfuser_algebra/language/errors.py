@@ -13,6 +13,11 @@ class RedfuserError(Exception):
         told = f"{self.asked}: {self.failed}; {self.remedy}" if self.remedy else f"{self.asked}: {self.failed}"
         return f"{told}\n{self.excerpt}" if self.excerpt else told
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback."""
+        parts = (("asked", self.asked), ("failed", self.failed), ("try", self.remedy))
+        return [f"{name + ':':<7} {part}" for name, part in parts if part] + self.excerpt.splitlines()
+
 
 class OperatorError(RedfuserError, ValueError):
     """An operator, formula or array that makes no sense as written."""

@@ -12,7 +12,7 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.tidy import repeated_elements, tidied
 
 if TYPE_CHECKING:
-    from redfuser_algebra.language.cascade import Cascade, Reduction
+    from redfuser_algebra.language.cascade import Cascade
 
 CHOICE, OR, AND, RELATION, ADD, REDUCTION, MULTIPLY, POWER, ATOM = range(9)
 """How tightly a formula binds.  A reduction reaches as far as a product goes, so it may only come last in one."""
@@ -46,7 +46,7 @@ def mathematics(expr: Expr, names: Mapping[Expr, str] | None = None) -> str:
 
 def cascade_text(cascade: Cascade) -> str:
     """A cascade as definitions: what is computed of each element, the reductions in order, the outputs."""
-    sources = {reduction: tidied(_source(reduction)) for reduction in cascade.reductions}
+    sources = {reduction: tidied(reduction.stated) for reduction in cascade.reductions}
     outputs = list(map(tidied, cascade.outputs))
     roots = [*(part for source in sources.values() for part in source.args), *outputs]
     taken = {reduction.name for reduction in sources} | {axis for root in roots for axis in root.axes}
@@ -56,12 +56,6 @@ def cascade_text(cascade: Cascade) -> str:
     rows += [(name, mathematics(output, names))
              for name, output in zip(output_names(cascade.outputs, cascade.axis), outputs, strict=True)]
     return "\n".join(aligned(rows))
-
-
-def _source(reduction: Reduction) -> Expr:
-    """The reduction over the symbols of earlier results."""
-    operands = (reduction.body, reduction.mask, reduction.count)
-    return Expr("reduce", tuple(part for part in operands if part is not None), reduction.source.attrs)
 
 
 def output_names(outputs: tuple[Expr, ...], axis: str) -> list[str]:

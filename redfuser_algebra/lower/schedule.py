@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from redfuser_algebra.language.html import table
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 
 LEVELS = ("element", "tile", "split", "split at once")
@@ -45,6 +46,10 @@ class Schedule:
         block = f", blocks of {self.block} rows" if self.block > 1 else ""
         parts = f", {self.parts} parts" if self.parts > 1 else ""
         return f"tiles of {self.tile}{block}{parts}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+    def _repr_html_(self) -> str:
+        return table(("schedule", ""), [("elements per tile", self.tile), ("rows per block", self.block), ("threads", self.threads),
+                                        ("parts of the axis", self.parts)])
 
 
 def check(program: TileProgram, schedule: Schedule, length: int) -> None:

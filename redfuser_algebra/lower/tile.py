@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.html import preformatted, titled
 
 PRIME = "'"
 
@@ -136,6 +137,9 @@ class TileProgram:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return titled(f"Tile program of {self.name}", preformatted(self))
 
 
 def symbol_names(*exprs: Expr | None) -> dict[str, None]:

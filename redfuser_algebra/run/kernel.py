@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.html import folded, highlighted, joined, table, titled
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.schedule import Schedule
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TYPES = {"float16": "f4", "float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
 """dtype → the type of a kernel's arrays; float16 is widened on its way in."""
+DTYPES = {"f4": "float32", "f8": "float64", "i8": "int64", "b1": "bool"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class Kernel:
     def program(self) -> TileProgram:
         """The loops that the source is printed from."""
         return self.compiled.program
+
+    def _repr_html_(self) -> str:
+        rows = [(name, DTYPES[type_], "[" + ", ".join(self.operator.inputs[name]) + "]") for name, type_ in self.signature.arrays.items()]
+        about = self.schedule._repr_html_() if self.schedule else "The schedule is chosen by the sizes of each call."
+        return joined(titled(f"CPU kernel of {self.operator.name}", table(("array", "dtype", "axes"), rows), about),
+                      folded("Loops", self.program._repr_html_()), folded("Source", highlighted(self.source)))
 
     def schedule_for(self, batch: int = 1, **sizes: int) -> Schedule:
         """The schedule of a call with these axis lengths."""
