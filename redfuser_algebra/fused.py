@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery
@@ -128,6 +129,13 @@ class Fused:
         `length` is the number of elements in all, where `form.length_given` says that they depend on it.
         """
         return Stream(self.operator, self.form, start, length, **given)
+
+    def load_stream(self, file: str | Path | IO[bytes]) -> Stream:
+        """A stream that `.save(file)` wrote, here or on another machine; it may go on, or be merged into another.
+
+        Raises OperatorError for a file that is no saved stream of this form.
+        """
+        return Stream.load(self.operator, self.form, file)
 
     def dask(self, /, *arrays: object, **named: object) -> object:
         """The outputs for dask arrays, chunked along any axis, as dask arrays: lift, merge and finalize in dask's own tree.

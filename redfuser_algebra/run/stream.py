@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.run import saved
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.environment import Environment
@@ -19,6 +21,21 @@ from redfuser_algebra.run.state import State, lift, mapped, merge
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a stream holds, as plain data; see `Stream`."""
+
+    placed: bool
+    next: int
+    final: int | None
+    spans: Spans
+    dtypes: dict[str, np.dtype]
+    given: dict[str, object]
+    fixed: Environment | None
+    state: State | None
+    chunks: tuple[Environment, ...]
 
 
 class Stream:
@@ -116,6 +133,24 @@ class Stream:
         environment = self._bound(chunk, named, start or 0)
         values = [value for value in mapped(self._form, self._state, environment) if value is not None]
         return self._narrow(maps, structured(maps, values, environment))
+
+    def save(self, file: str | Path | IO[bytes]) -> None:
+        """Write all that was seen to a file, for `fused.load_stream` here or on another machine.
+
+        The file holds numbers only, no code; for operators with maps also the chunks themselves.
+        """
+        held = Snapshot(self._placed, self._next, self._final, self._spans, self._dtypes, self._given, self._fixed,
+                        self._state, tuple(self._chunks))
+        saved.write(file, held, saved.fingerprint(self._operator, self._form))
+
+    @classmethod
+    def load(cls, operator: Operator, form: FusedForm, file: str | Path | IO[bytes]) -> Stream:
+        """The stream that `save` wrote.  Raises OperatorError for a file of anything else, also of another form."""
+        held = Snapshot(**saved.read(file, saved.fingerprint(operator, form)))
+        stream = cls(operator, form, held.next if held.placed else None, held.final, **held.given)
+        stream._next, stream._fixed, stream._state = held.next, held.fixed, held.state
+        stream._spans, stream._chunks, stream._dtypes = held.spans, list(held.chunks), held.dtypes
+        return stream
 
     def _note(self, dtypes: Mapping[str, np.dtype]) -> None:
         """Arrays of these dtypes were seen; of chunks that differ the wider one counts."""
