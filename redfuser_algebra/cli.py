@@ -6,7 +6,6 @@ Tables and colour are for terminals; piped output is plain text.
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ from rich.text import Text
 
 import redfuser_algebra as ra
 from redfuser_algebra.bench import demo as demonstration
-from redfuser_algebra.bench import discovery
+from redfuser_algebra.bench.commands import bench
 from redfuser_algebra.console import err, print_json, progress, show, show_lines, show_table, working
 from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
@@ -45,7 +44,6 @@ UsageError = typer.BadParameter.__base__
 
 app = typer.Typer(name="redfuser", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Write a cascaded reduction as mathematics; learn whether it runs in one pass, and run it so.")
-bench = typer.Typer(help="Measurements.", invoke_without_command=True)
 app.add_typer(bench, name="bench")
 
 
@@ -264,35 +262,6 @@ def demo() -> int:
         watched = status.update if status else lambda title: None
         agreed = demonstration.run(lambda line: show_lines([line]), watched)
     return 0 if agreed else 1
-
-
-@bench.callback()
-def bench_all(context: typer.Context) -> None:
-    """Measurements; without a command, all of them."""
-    if context.invoked_subcommand is None:
-        bench_discovery()
-
-
-@bench.command("discovery")
-def bench_discovery(runs: Annotated[int, typer.Option(min=1, help="The median of so many runs is shown.")] = 5,
-                    group: Annotated[str | None, typer.Option(help="Only this group of the catalogue.")] = None,
-                    json_file: Annotated[str | None, typer.Option("--json", help="Also write the table here.")] = None) -> int:
-    """How long discovery takes for every operator of the catalogue."""
-    names = [name for title, members in ra.operators.groups().items() for name in members if group in (None, title)]
-    if not names:
-        raise OperatorError(f"the group {group!r}", "there is none of that name", f"choose one of {', '.join(ra.operators.groups())}")
-    rows = []
-    with progress("discovering") as told:
-        for row in discovery.measured(names, runs):
-            rows.append(row)
-            told(len(rows), len(names))
-    show_table(["operator", "verdict", "ms", "e-nodes", "words"],
-               [[r.operator, f"{r.status} ({r.reason})", f"{r.milliseconds:.1f}", f"{r.nodes:,}",
-                 "" if r.words is None else str(r.words)] for r in rows])
-    show_lines([discovery.summary(rows)])
-    if json_file:
-        files.written(Path(json_file), lambda file: file.write(json.dumps([r.record() for r in rows], indent=1).encode()))
-    return 0
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -385,9 +385,9 @@ def test_the_demo_s_fp8_reference_rounds_as_the_package_does(rng):
 # --- as a process ---------------------------------------------------------------------------------------------------
 
 
-def process(*words):
+def process(*words, flags=()):
     environment = os.environ | {"LC_ALL": "C", "PYTHONPATH": str(Path(ra.__file__).parent.parent)}
-    return subprocess.Popen([sys.executable, "-m", "redfuser_algebra", *words], stdout=subprocess.PIPE,
+    return subprocess.Popen([sys.executable, *flags, "-m", "redfuser_algebra", *words], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment)
 
 
@@ -399,11 +399,15 @@ def test_a_process_exits_with_the_code_and_plain_text(folder):
 
 
 def test_ctrl_c_stops_cleanly(folder):
-    running = process("bench", "discovery", "--runs", "1000", "--json", "b.json")
-    time.sleep(4)
+    running = process("bench", "discovery", "--runs", "1000", "--json", "b.json", flags=("-X", "importtime"))
+    while "redfuser_algebra.cli" not in running.stderr.readline():
+        pass
+    time.sleep(2)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=30)
-    assert running.returncode == 130 and "Traceback" not in err and not [name for name in os.listdir() if "b.json" in name]
+    assert running.returncode == 130 and "Traceback" not in err
+    kept = [name for name in os.listdir() if "b.json" in name]
+    assert kept in ([], ["b.json"]) and all(json.loads((folder / name).read_text()) for name in kept)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, cli.typer.Abort])
