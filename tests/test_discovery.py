@@ -90,6 +90,12 @@ def test_a_contraction_gets_an_axis_that_nothing_else_in_the_question_has():
     assert [line for line in encoder.lines if '(Con "k__2"' in line]
 
 
+def test_a_position_among_moved_elements_warns_of_nan():
+    warned = [any("first NaN" in str(danger) for danger in ra.fuse(ra.operators[name]).form.dangers)
+              for name in ("farthest_index_1d", "value_at_argmax")]
+    assert warned == [True, False]
+
+
 def test_only_means_are_pivots_of_residuals():
     form = ra.fuse(ra.operators["linreg_residual_ss"]).form
     centres = {str(term.args[1].args[0]) for component in form.state for term in subterms(component.lift) if term.op == "shift"}

@@ -343,3 +343,21 @@ def test_an_error_inside_the_function_comes_through_unchanged():
 
     with pytest.raises(OperatorError, match="^sum over axis"):
         operator(f)
+
+
+def test_what_an_inner_operator_assumes_is_assumed_of_what_it_is_given():
+    @operator(assume="w > 0")
+    def share(w: "l", c: float = 1.0):
+        return ra.sum(w, "l") * c
+
+    @operator(assume="y > 0")
+    def both(x: "l", y: "l"):
+        return share(x) + share(ra.exp(y)) + share(y) + share(2.0 + 0 * y)
+
+    assert [str(condition) for condition in both.assume] == ["y[l] > 0", "x[l] > 0", "exp(y[l]) > 0", "2.0 + 0 * y[l] > 0"]
+
+    @operator
+    def neither(x: "l"):
+        return ra.sum(x, "l")
+
+    assert neither.assume == ()

@@ -11,9 +11,12 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
 from redfuser_algebra.discover.draft import Draft
+from redfuser_algebra.discover.encode import primed
 from redfuser_algebra.discover.search import Search
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.mathematics import mathematics
+from redfuser_algebra.language.tidy import tidied
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
             "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low"}
@@ -25,6 +28,11 @@ _GUARDS = (
     ("scale", "a sum that is 0 stays 0 under any factor, so an empty part stays empty"),
     ("where", "an element or state that does not take part is left out, not multiplied by 0"),
 )
+
+
+def said(term: Expr) -> str:
+    """A term in mathematics, without what guards it."""
+    return mathematics(tidied(term))
 
 
 def built(search: Search) -> FusedForm:
@@ -170,7 +178,8 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
         facts = search.facts.under(component.mask)
         yield from _exponent_facts(component, facts, search.settings.prefer == "raw")
         if component.monoid == "sum" and facts.sign(component.lift) in ("nonnegative", "positive"):
-            yield Fact("sign", f"{component.name} ≥ 0")
+            yield _related("sign", component.symbol, "≥", const(0))
+    yield from _positions(search)
     yield from _divisors(search, results)
     yield from _cancellations(search, results)
 
@@ -186,37 +195,50 @@ def _order_facts(search: Search) -> Iterator[Fact]:
 
 def _order(facts: Facts, a: Expr, p: Expr, meets: str) -> Iterator[Fact]:
     if facts.below(a, p):
-        yield Fact("order", f"{a} ≤ {p}")
+        yield _related("order", a, "≤", p)
     elif facts.above(a, p):
-        yield Fact("order", f"{a} ≥ {p}")
+        yield _related("order", a, "≥", p)
     elif meets == "scaled":
-        yield Fact("order", f"|{a}| is at most a fixed multiple of {p}")
+        yield Fact("order", f"|{said(a)}| is at most a fixed multiple of {said(p)}", (a, "bounded", p))
     motion = facts.motion(p)
     if motion:
-        yield Fact("motion", f"{p} ≤ {p}'" if motion == POSITIVE else f"{p} ≥ {p}'")
+        yield _related("motion", p, "≤" if motion == POSITIVE else "≥", primed(p))
+
+
+def _related(kind: str, left: Expr, relation: str, right: Expr, why: str = "") -> Fact:
+    return Fact(kind, f"{said(left)} {relation} {said(right)}{why}", (left, relation, right))
 
 
 def _exponent_facts(component: Component, facts: Facts, raw: bool) -> Iterator[Fact]:
     for term in subterms(component.lift):
         if term.op in ("exp", "exp2") and facts.axis in term.axes:
             if facts.sign(term.args[0]) in (NONPOSITIVE, NEGATIVE):
-                yield Fact("bound", f"{term} ≤ 1: the exponent is never positive, so it cannot overflow")
+                why = "the exponent is never positive, so it cannot overflow"
+                yield Fact("bound", f"{said(term)} ≤ 1: {why}", (term.args[0], "≤", const(0)))
                 if raw and "shift" not in {part.op for part in subterms(term)}:
-                    yield Fact("danger", f"{term} may underflow: nothing keeps its exponent near 0")
+                    yield Fact("danger", f"{said(term)} may underflow: nothing keeps its exponent near 0")
             else:
-                yield Fact("danger", f"{term} may overflow: nothing bounds its exponent")
+                yield Fact("danger", f"{said(term)} may overflow: nothing bounds its exponent")
+
+
+def _positions(search: Search) -> Iterator[Fact]:
+    for reduction in search.cascade.reductions:
+        if MONOIDS[reduction.monoid].indexed and search.facts.moves(reduction.body):
+            yield Fact("danger", f"{reduction.name} is found among elements without their pivots: where these are not "
+                                 "finite, NumPy's is the position of the first NaN")
 
 
 def _divisors(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
     formulas = [*search.pivots.values.values(), *search.cascade.outputs, *(result.value for result in results)]
     divisors = dict.fromkeys(term.args[-1] for term in subterms(*formulas) if term.op in ("divide", "reciprocal"))
     for divisor in divisors:
-        if divisor.op in ("const", "size") or search.axis in divisor.axes:
+        varies = any(term.op in ("input", "param", "symbol") for term in subterms(divisor))
+        if not varies or search.axis in divisor.axes:
             continue
         if search.facts.sign(divisor) == POSITIVE:
-            yield Fact("sign", f"{divisor} > 0: a safe divisor once an element took part")
+            yield _related("sign", divisor, ">", const(0), ": a safe divisor once an element took part")
         else:
-            yield Fact("danger", f"{divisor} divides and may be 0: the result is then what IEEE division gives")
+            yield Fact("danger", f"{said(divisor)} divides and may be 0: the result is then what IEEE division gives")
 
 
 def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
@@ -227,5 +249,5 @@ def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact
         differs = any(term.op in ("subtract", "negative") or term.op == "const" and term.value < 0
                       for term in subterms(result.value))
         if differs and len(components) > 2:
-            yield Fact("danger", f"{result.name} = {result.value} is a difference of sums: it cancels where they are large "
+            yield Fact("danger", f"{result.name} = {said(result.value)} is a difference of sums: it cancels where they are large "
                                  "against it")

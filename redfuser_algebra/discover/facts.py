@@ -6,7 +6,7 @@ means (x ≤ max x for every element that takes part; a running max only grows).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
@@ -22,10 +22,14 @@ _UP = (POSITIVE, NONNEGATIVE)
 
 @dataclass(frozen=True)
 class Fact:
-    """A statement the form relies on, in words of the operator: `kind` is order, sign, bound, motion or danger."""
+    """A statement the form relies on, in words of the operator: `kind` is order, sign, bound, motion or danger.
+
+    `about` is the relation it states: two terms and "≤", "≥", ">" or "bounded" between them.
+    """
 
     kind: str
     statement: str
+    about: tuple[Expr, str, Expr] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.statement

@@ -10,6 +10,7 @@ import inspect
 import keyword
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from redfuser_algebra.language.binding import Binding, Signature, bind, given_by_name
@@ -23,6 +24,9 @@ from redfuser_algebra.language.text import operator_text
 Scalar = bool | int | float
 Structure = str | tuple[str, ...]
 SCALAR_TYPES = {"float": float, "int": int, "bool": bool}
+
+_assumed: ContextVar[dict[Expr, None] | None] = ContextVar("_assumed", default=None)
+"""What the operators used in the one being traced assume of what they are given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,9 @@ class Operator:
         defaults = {name: default for name, default in self.params.items() if default is not None}
         leaves = {name: lift(value) for name, value in (defaults | given).items()}
         axes = axes_of_call(self.signature, leaves)
+        assumed = _assumed.get()
+        if assumed is not None:
+            assumed.update((with_leaves(condition, leaves, axes), None) for condition in self.assume)
         return self.packed(tuple(with_leaves(output, leaves, axes) for output in self.outputs))
 
     def __str__(self) -> str:
@@ -112,18 +119,29 @@ def operator(function: Callable | None = None, *, name: str | None = None, assum
 
     A parameter annotated with a string of axis names is an array (`Q: "m k"`; `""` has no axes); one annotated
     float, int or bool, or with a numeric default, is a scalar.  A return annotation such as `"m j"` fixes the order
-    of the output's dimensions; a comma separates several outputs.  Raises OperatorError if the function raises or
+    of the output's dimensions; a comma separates several outputs.  What operators used inside assume is assumed of
+    what they are given here.  Raises OperatorError if the function raises or
     returns something other than expressions.
     """
     if function is None:
         return lambda function: operator(function, name=name, assume=assume)
     name = name or function.__name__
     inputs, params = _declared(name, function)
-    result = _traced(name, function, inputs, params)
+    around = _assumed.set({})
+    try:
+        result, assumed = _traced(name, function, inputs, params), tuple(_assumed.get())
+    finally:
+        _assumed.reset(around)
     order = _annotation(function, inspect.signature(function).return_annotation)
     conditions = parse_all(assume, inputs, params) if assume else ()
+    conditions = tuple(dict.fromkeys((*conditions, *filter(_has_subject, assumed))))
     return define(name, inputs, params, result, conditions, inspect.getdoc(function) or "",
                   order if isinstance(order, str) and order not in SCALAR_TYPES else None)
+
+
+def _has_subject(condition: Expr) -> bool:
+    """Whether a condition says something of inputs or parameters, and not of numbers alone."""
+    return any(term.op in ("input", "param") for term in subterms(condition))
 
 
 def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str, Scalar | None], result: object,
