@@ -37,7 +37,7 @@ def plain_module(text, name):
     names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
-    names |= {"PART": {}, "LOOP": {}, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None}
+    names |= {"PART": {}, "LOOP": {}, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "touch": lambda array, place: None}
     return types.SimpleNamespace(**names)
 
 
@@ -175,7 +175,7 @@ def test_every_level_means_the_same(name, interpreted_kernels):
 
 
 @pytest.mark.parametrize(("name", "schedule", "said"), [
-    ("variance", Schedule(8, 4), "share no matrix product"), ("softmax", Schedule(8, parts=2), "written in a second sweep"),
+    ("softmax", Schedule(8, parts=2), "written in a second sweep"),
     ("variance", Schedule(8, parts=40), "it has 31 elements")])
 def test_a_schedule_that_a_program_cannot_follow_is_refused(name, schedule, said, interpreted_kernels):
     with pytest.raises(LoweringError, match=said):

@@ -87,6 +87,26 @@ def wide_vectors(context):
     return types.none(), emit
 '''
 
+_AHEAD = '''
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+'''
+
 _INSERT = '''
 @njit(**PART)
 def comes_first(value, best, at):
@@ -156,7 +176,7 @@ def add(into, product):
             into[i, j] += product[i, j]
 '''
 
-_PIECES = ((("wide_vectors",), _WIDE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
+_PIECES = ((("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
            (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
 
 _HEAD = '''import math

@@ -18,7 +18,7 @@ MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
 OPERATION, CURVE, INSERT = 0.06e-9, 0.4e-9, 0.7e-9
 """Seconds of an operation on an element in float32 (twice that in float64), of an exponential or its like, of a place of topk."""
-STEP, MERGE = 40e-9, 300e-6
+STEP, MERGE = 12e-9, 300e-6
 """Seconds that a component costs per tile and row (its rebase, a call), and that merging two parts takes."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
@@ -78,7 +78,7 @@ def _seconds(program: TileProgram, exprs: Iterable[Expr], extent: object, width:
 def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machine: Machine) -> float:
     """Seconds under a schedule."""
     tile, block = min(schedule.tile, work.length), schedule.block
-    again = 0.0 if tile * work.bytes * 2 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
+    again = 0.0 if tile * work.bytes * 8 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
     per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
     if work.map_bytes:
         fits = work.length * (work.bytes + work.map_bytes / 2) <= machine.second

@@ -29,7 +29,8 @@ class Machine:
 class Schedule:
     """`tile` elements at a time, `block` rows at a time, on `threads` threads, the reduced axis cut into `parts`.
 
-    The state is rebased once per tile, and parts are merged at the end.  Raises LoweringError unless all are at least 1.
+    The state is rebased once per tile, and parts are merged at the end; rows that share no matrix product are taken one
+    by one, whatever `block` is.  Raises LoweringError unless all are at least 1.
     """
 
     tile: int
@@ -54,8 +55,6 @@ class Schedule:
 
 def check(program: TileProgram, schedule: Schedule, length: int) -> None:
     """Raises LoweringError if a program cannot run so on a reduced axis of `length`."""
-    if schedule.block > 1 and not program.block:
-        raise LoweringError(f"{program.name} in blocks of {schedule.block} rows", "its rows share no matrix product", "choose block=1")
     if schedule.parts > 1 and program.maps:
         raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}",
                             f"an output keeps {program.axis}, and is written in a second sweep over whole rows", "choose parts=1")
