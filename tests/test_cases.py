@@ -1,13 +1,14 @@
 """Public bug reports on fused and cascaded reductions: here the operator is fused from the front-door language, run in
 pieces, and gives the right value."""
 
+import functools
 import os
 
 import numpy as np
 import pytest
 import redfuser_algebra as ra
 from bug_cases import CASES
-from redfuser_algebra.run.reference import fused_by_chunks, reference
+from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
 
 MEMORY_FOR_TWO_GIB = 6 * 2**30
 
@@ -42,6 +43,24 @@ def test_the_reported_fault_is_not_ours(case):
     assert_right(case, fused(**case.inputs(), backend="reference"))
     for size in [case.chunk] if case.chunk else [1, 2, 3, length]:
         assert_right(case, fused_by_chunks(case.operator, fused.form, binding, pieces(length, size)))
+
+
+@pytest.mark.parametrize("cuts", range(64))
+def test_b31_a_constant_column_stays_constant_however_it_is_cut(cuts):
+    case, fused = CASES["B31"], ra.fuse(CASES["B31"].operator)
+    places = [0, *(place + 1 for place in range(6) if cuts >> place & 1), 7]
+    sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
+    binding = case.operator.bind(**case.inputs())
+    for run in (fused_by_chunks, functools.partial(fused_by_tree, seed=cuts)):
+        assert_right(case, run(case.operator, fused.form, binding, sizes))
+
+
+def test_the_weighted_variance_of_equal_numbers_is_nothing():
+    case, fused = CASES["B27"], ra.fuse(CASES["B27"].operator)
+    weights = np.array([0.0, 0.3, 2.7, 0.1, 0.7, 0.0])
+    binding = case.operator.bind(np.full(6, 0.83), weights)
+    for sizes in ((6,), (2, 4), (1, 1, 1, 1, 1, 1), (5, 1)):
+        assert fused_by_chunks(case.operator, fused.form, binding, sizes)[1] == 0.0
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)

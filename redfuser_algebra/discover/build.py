@@ -6,13 +6,16 @@ whose facts are derived, not assumed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.decode import times
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
-from redfuser_algebra.discover.form import Component, FusedForm, Guard, Pivot, Result
+from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Result
 from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.encode import primed
 from redfuser_algebra.discover.search import Search
+from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.mathematics import mathematics
@@ -49,7 +52,9 @@ def built(search: Search) -> FusedForm:
                   _anchored(rename(d.rebase))) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
-    pivots = tuple(Pivot(name, substitute(value, length), value.axes) for name, value in _pivots(search))
+    values = {name: substitute(value, length) for name, value in _pivots(search)}
+    pivots = tuple(Pivot(name, value, value.axes, _mean(symbol(name, value.axes), value, state, search.axis))
+                   for name, value in values.items())
     results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, r.mask)
                     for r in search.cascade.reductions)
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
@@ -57,6 +62,22 @@ def built(search: Search) -> FusedForm:
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
         trace=tuple(search.questions))
+
+
+def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], axis: str) -> Mean | None:
+    """What makes a pivot s / W the mean of x: s is kept as Σ w x and W as Σ w, over the same elements; None if it is none."""
+    sums = {component.name: component for component in state if component.monoid == "sum" and component.fixed}
+    above, below = (sums.get(part.name) if part.op == "symbol" else None for part in (*value.args, value, value)[:2])
+    if value.op != "divide" or above is None or (below is None and value.args[1].op != "size"):
+        return None
+    weight, mask = (const(1), None) if below is None else (below.lift, below.mask)
+    factors = operands(above.lift, "multiply")
+    at = next((place for place, factor in enumerate(factors) if factor is weight), None)
+    rest = factors if weight is const(1) else [] if at is None else factors[:at] + factors[at + 1:]
+    if mask is not above.mask or not rest:
+        return None
+    left = times(weight, call("subtract", reduce(lambda a, b: a * b, rest), pivot))
+    return Mean(Expr("reduce", (left,) if mask is None else (left, mask), ("sum", axis, "")) / value.args[1], value.args[1])
 
 
 def _order_of_parts(state: tuple[Component, ...]) -> str:

@@ -45,12 +45,24 @@ class Component:
 
 
 @dataclass(frozen=True)
+class Mean:
+    """What makes a pivot p a mean: Σ w (x − p) / Σ w = 0.  `left` is the left side, `total` is Σ w over components.
+
+    So p can be carried as it is, from equal means to the same mean exactly, instead of being divided anew each time.
+    """
+
+    left: Expr
+    total: Expr
+
+
+@dataclass(frozen=True)
 class Pivot:
     """A loop-invariant value made of earlier results; `value` is over result symbols, parameters and sizes."""
 
     name: str
     value: Expr
     axes: tuple[str, ...]
+    mean: Mean | None = None
 
 
 @dataclass(frozen=True)

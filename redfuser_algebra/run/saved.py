@@ -110,10 +110,11 @@ def _put_state(arrays: Arrays, state: State) -> dict:
                     for part, value in (("value", held.value), ("present", held.present), ("won", held.won)) if value is not None}
              for name, held in state.components.items()}
     return {"components": parts, "length": int(state.length), "start": int(state.start),
-            "environment": _put_environment(arrays, "invariant", state.environment)}
+            "means": _put_all(arrays, "mean", state.means), "environment": _put_environment(arrays, "invariant", state.environment)}
 
 
 def _get_state(arrays: Arrays, stored: dict) -> State:
     held = {name: Held(arrays[keys["value"]], arrays[keys["present"]], arrays.get(keys.get("won", "")))
             for name, keys in stored["components"].items()}
-    return State(held, stored["length"], stored["start"], _get_environment(arrays, stored["environment"]))
+    environment = _get_environment(arrays, stored["environment"])
+    return State(held, stored["length"], stored["start"], environment, _get_all(arrays, stored["means"]))

@@ -5,7 +5,8 @@ are evaluated as they stand; nothing here repairs a form that lacks a guard.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,13 +40,15 @@ class Held:
 class State:
     """The state of a part of the axis: every component, how many elements it saw, and where it starts.
 
-    `environment` keeps the inputs and parameters that do not vary along the axis.
+    `environment` keeps the inputs and parameters that do not vary along the axis.  `means` are the pivots that are
+    means, as they were carried here; where one is missing its formula says what it is.
     """
 
     components: dict[str, Held]
     length: int
     start: int
     environment: Environment
+    means: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class _Values:
@@ -58,6 +61,8 @@ class _Values:
         self.present: dict[str, np.ndarray] = {}
         self.evaluation = Evaluation(replace(environment, symbols={}))
         self.symbols = self.evaluation.environment.symbols
+        self.means = {pivot.name: pivot.mean for pivot in form.pivots if pivot.mean is not None}
+        self.carry: Callable[[str, np.ndarray], np.ndarray] = lambda name, value: value
 
     def of(self, expr: Expr) -> np.ndarray:
         for name in _symbol_names(expr):
@@ -76,7 +81,8 @@ class _Values:
                 raise OperatorError(
                     f"the value of {name!r} in a fused form", "it is no component before this one, result or pivot",
                     "order the components so that each needs only earlier ones")
-            self.symbols[name] = self._or_nothing(name, self.of(self.definitions[name]))
+            value = self._or_nothing(name, self.of(self.definitions[name]))
+            self.symbols[name] = self.carry(name, value) if name in self.means else value
         return self.symbols[name]
 
     def _or_nothing(self, name: str, value: np.ndarray) -> np.ndarray:
@@ -98,10 +104,12 @@ def lift(form: FusedForm, chunk: Environment) -> State:
     if chunk.sizes[form.axis] == 0:
         return identity(form, chunk)
     values, components = _Values(form, chunk), {}
+    values.carry = lambda name, value: _corrected(values, name, value)
     for component in form.state:
         components[component.name] = held = _lifted(form, component, values)
         values.hold(component.name, held)
-    return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk))
+    means = {name: values.named(name) for name in values.means}
+    return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk), means)
 
 
 def merge(form: FusedForm, a: State, b: State) -> State:
@@ -111,6 +119,7 @@ def merge(form: FusedForm, a: State, b: State) -> State:
     length = a.length + b.length
     parts = [_part_values(form, part) for part in (a, b)]
     merged = _Values(form, replace(a.environment, lengths={form.axis: length}))
+    merged.carry = lambda name, value: _between(merged, *parts, name, value)
     components = {}
     for component in form.state:
         moved = [
@@ -119,7 +128,24 @@ def merge(form: FusedForm, a: State, b: State) -> State:
         ]
         components[component.name] = held = _joined(form, component, a.environment, *moved)
         merged.hold(component.name, held)
-    return State(components, length, min(a.start, b.start), a.environment)
+    means = {name: merged.named(name) for name in merged.means}
+    return State(components, length, min(a.start, b.start), a.environment, means)
+
+
+def _corrected(values: _Values, name: str, value: np.ndarray) -> np.ndarray:
+    """The mean of a chunk without what rounding its sum left: the mean of equal elements is one of them."""
+    environment = values.evaluation.environment
+    left = evaluate(values.means[name].left, replace(environment, symbols={**values.symbols, name: value}))
+    return np.where(np.isfinite(left), value + left, value)
+
+
+def _between(merged: _Values, a: _Values, b: _Values, name: str, value: np.ndarray) -> np.ndarray:
+    """The mean of two parts, from one towards the other by the other's share: that of equal means is the same mean."""
+    own, other, total = a.named(name), b.named(name), merged.means[name].total
+    with np.errstate(all="ignore"):
+        share = b.of(total) / merged.of(total)
+        moved = np.where(share == 0, own, np.where(share == 1, other, own + (other - own) * share))
+    return np.where(np.isfinite(moved), moved, value)
 
 
 def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:
@@ -213,6 +239,7 @@ def _final_values(form: FusedForm, state: State) -> _Values:
     _check_enough(form, state)
     part = _part_values(form, state)
     final = _Values(form, replace(state.environment, lengths={form.axis: state.length}))
+    final.symbols.update(state.means)
     for component in form.state:
         held = state.components[component.name]
         lost = _immovable(component, part, final) & held.present
@@ -248,6 +275,7 @@ def _places(component: Component, environment: Environment) -> int:
 
 def _part_values(form: FusedForm, part: State) -> _Values:
     values = _Values(form, replace(part.environment, lengths={form.axis: part.length}))
+    values.symbols.update(part.means)
     for name, held in part.components.items():
         values.hold(name, held)
     return values
