@@ -1,6 +1,6 @@
-"""The command `redfuser`: fuse, prove, export, run, tune, catalogue, explain, demo, bench, lab.
+"""The command `redfuser`: fuse, prove, export, audit, run, tune, catalogue, explain, demo, bench, lab.
 
-Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 70 a fault of this package, 130 stopped by Ctrl-C.
+Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 4 a kernel failed its audit, 70 a fault of this package, 130 stopped by Ctrl-C.
 Tables and colour are for terminals; piped output is plain text.
 """
 from __future__ import annotations
@@ -34,7 +34,7 @@ from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.law_examples import explained
 
 CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
-BAD_INPUT, FAULT, STOPPED = 2, 70, 130
+BAD_INPUT, FAILED, FAULT, STOPPED = 2, 4, 70, 130
 STANDINGS = {proof.ESTABLISHED: 0, proof.REFUSED: 1, proof.OPEN: 3, proof.WRONG: FAULT}
 SEVERITY = (0, 3, 1, FAULT)
 """Exit codes of several operators: the last of these that occurs is that of all."""
@@ -155,7 +155,7 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
 
 @app.command()
 def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET…", help=TARGET.help)] = None,
-           target: Annotated[str, typer.Option(help="What the kernel runs on: cpu.")] = "cpu",
+           target: Annotated[str, typer.Option(help="What the kernel runs on: cpu or cuda.")] = "cpu",
            every: Annotated[bool, typer.Option("--all", help="All operators of the catalogue that can be fused.")] = False,
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
@@ -216,6 +216,25 @@ def lengths_in(shape: str) -> dict[str, int]:
     if not re.fullmatch(r"(\w+=[1-9]\d*(,|$))+", shape):
         raise OperatorError(f"the shape {shape!r}", "it is not a list of axes with lengths", "write it so: m=4096,l=8192")
     return {axis: int(length) for axis, length in re.findall(r"(\w+)=(\d+)", shape)}
+
+
+@app.command()
+def audit(target: Target, dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
+          card: Annotated[str, typer.Option(help="The card that times are estimated for.")] = "H100", as_json: JsonOption = False) -> int:
+    """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.
+
+    Exits with 4 if something is wrong with a kernel.
+    """
+    found = []
+    for operator in operators_of(target):
+        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
+        with progress(f"auditing {operator.name}") as told:
+            found.append(kernel.audit(card=card, progress=told))
+        if not as_json:
+            show_lines(str(found[-1]).splitlines())
+    if as_json:
+        print_json([each.to_json() for each in found] if len(found) > 1 else found[0].to_json())
+    return 0 if all(each.passed for each in found) else FAILED
 
 
 @app.command()

@@ -21,9 +21,10 @@ from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, certify
 from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
+from redfuser_algebra.run.cuda import CudaKernel, made_cuda
 from redfuser_algebra.run.dask import run_dask
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
-from redfuser_algebra.run.export import exported_cpu
+from redfuser_algebra.run.export import exported_cpu, exported_cuda
 from redfuser_algebra.run.files import save_text
 from redfuser_algebra.run.kernel import Kernel, made_kernel
 from redfuser_algebra.run.reference import fused_by_chunks, reference
@@ -34,7 +35,7 @@ CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
 
 BACKENDS = ("auto", "cpu", "numpy", "reference")
-TARGETS = ("cpu",)
+TARGETS = ("cpu", "cuda")
 PREFERENCES = ("centred", "raw")
 
 
@@ -104,15 +105,19 @@ class Fused:
             result = fused_by_chunks(self.operator, self.form, binding, [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK))
         return delivered(self.operator, in_dtypes(self.operator, result, dtypes), into)
 
-    def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None) -> Kernel:
+    def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None,
+               arch: str = "sm_90a") -> Kernel | CudaKernel:
         """The kernel for arrays of a dtype (one for all real ones, or one per input): `.source`, `.schedule`, callable.
 
         Inputs that the operator uses as truth values or as whole numbers are taken as such.  Without `schedule` each
-        call chooses by its sizes.  Raises OperatorError for a target, dtype or form without kernels.
+        call chooses by its sizes.  For "cuda" there is one dtype, float16 and bfloat16 among them, `.audit()` needs no
+        GPU, and `arch` is what it executes.  Raises OperatorError or LoweringError for a target, dtype or form without kernels.
         """
         if target not in TARGETS:
             raise OperatorError(f"the kernel of {self.operator.name} for {target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
+        if target == "cuda":
+            return made_cuda(self.operator, self.form, dtype, arch)
         return made_kernel(self.operator, self.form, dtype, schedule)
 
     def tune(self, /, *arrays: object, progress: Callable[[int, int], None] | None = None, **named: object) -> dict[Schedule, float]:
@@ -158,7 +163,7 @@ class Fused:
 
     def export(self, path: str | Path, *, target: str = "cpu", dtype: str = "float32", schedule: Schedule | None = None,
                certificate: Certificate | str | None = None) -> Path:
-        """Write a kernel as a file of its own, which needs NumPy and Numba and checks itself when run; its path.
+        """Write a kernel as a file of its own, which needs NumPy and Numba (or numba-cuda) and checks itself when run; its path.
 
         The same form, dtype and schedule give the same bytes on every machine.  The header names the hash of the
         certificate, which is made if none is given; a text is taken for such a hash.  Raises OperatorError for an
@@ -173,7 +178,9 @@ class Fused:
             raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",
                                 "give the certificate of this form, or none")
         digest = certificate if isinstance(certificate, str) else certificate.hash
-        return save_text(Path(path), exported_cpu(self.operator, self.form, digest, dtype, schedule))
+        text = (exported_cuda(made_cuda(self.operator, self.form, dtype), digest) if target == "cuda" else
+                exported_cpu(self.operator, self.form, digest, dtype, schedule))
+        return save_text(Path(path), text)
 
     def __str__(self) -> str:
         return f"{self.operator}\n\n{self.form}"

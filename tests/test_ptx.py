@@ -226,7 +226,7 @@ def test_votes():
     assert set(got) == {31}
 
 
-SHARED = ".shared .align 16 .b8 box[256];"
+SHARED = ".shared .align 8 .f64 one; .shared .align 16 .b8 box[256]; .shared .align 4 .u32 last[2];"
 TURN = "mov.u32 %r2, box; shl.b32 %r3, %r0, 2; add.u32 %r4, %r2, %r3;"
 OTHER = "sub.u32 %r5, 63, %r0; shl.b32 %r5, %r5, 2; add.u32 %r5, %r2, %r5;"
 
@@ -242,7 +242,7 @@ MISUSES = {
     "store over what others read": (TURN + OTHER + "st.shared.u32 [%r4], %r0; bar.sync 0; ld.shared.u32 %r1, [%r5]; st.shared.u32 [%r4], %r1;" + STORE, "race"),
     "two warps store to one place": (TURN + "st.shared.u32 [box], %r0; mov.u32 %r1, 0;" + STORE, "race"),
     "reads what nothing wrote": (TURN + "ld.shared.u32 %r1, [%r4];" + STORE, "nothing has written"),
-    "past shared memory": (TURN + "st.shared.u32 [%r4+4], %r0; mov.u32 %r1, 0;" + STORE, "out-of-bounds store of 4 bytes in shared"),
+    "past shared memory": (TURN + "st.shared.u32 [%r4+64], %r0; mov.u32 %r1, 0;" + STORE, "out-of-bounds store of 4 bytes in shared"),
     "past an array": (STORE.replace("[%rd2]", "[%rd2+4]"), "out-of-bounds store of 4 bytes in global"),
     "misaligned": (STORE.replace("[%rd2]", "[%rd2+2]"), "misaligned store of 4 bytes"),
     "reads an output": ("ld.param.u64 %rd1, [out]; ld.global.u32 %r1, [%rd1];" + STORE, "nothing has written"),

@@ -166,14 +166,16 @@ _APPROXIMATE: dict[str, Unary] = {"ex2": np.exp2, "lg2": np.log2, "rcp": np.reci
 
 @instruction(*_APPROXIMATE)
 def special_function(i: Instruction, d: Decoder) -> Step:
-    """Rounded functions are exact; .approx ones err within ROUGHNESS where the mode asks for that."""
+    """Rounded functions are exact, and all are of 0; .approx ones err within ROUGHNESS where the mode asks for that."""
     function, type_ = flushing(i, _APPROXIMATE[i.name]), i.type
     read, write, rough = d.read(i.operands[1], type_), d.write(i.operands[0], type_), "approx" in i.forms
 
     def step(g: Group, mask: Mask) -> None:
-        value = function(np.broadcast_to(read(g), (g.count,)))
+        x = np.broadcast_to(read(g), (g.count,))
+        value = function(x)
         if rough and g.mode.rough:
-            value = (value * (1 + ROUGHNESS * g.random.uniform(-1, 1, g.count))).astype(DTYPES[type_])
+            near = value * (1 + ROUGHNESS * g.random.uniform(-1, 1, g.count))
+            value = np.where(x == 0, value, near).astype(DTYPES[type_])
         write(g, mask, value)
 
     return step

@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -57,8 +59,10 @@ def toolchain_missing() -> str:
     return ", ".join(absent)
 
 
-def compiled(function: Callable, types: Sequence[object], architecture: str) -> Compiled:
+def compiled(function: Callable, types: Sequence[object], architecture: str, threads: int = 0) -> Compiled:
     """The kernel for arguments of these types: NumPy dtypes stand for scalars, (dtype,) for one-dimensional arrays.
+
+    With `threads` the registers suffice for blocks of so many.
 
     Raises CompileError, which says what to install or what the compiler complained about.
     """
@@ -67,7 +71,7 @@ def compiled(function: Callable, types: Sequence[object], architecture: str) -> 
     missing = toolchain_missing()
     if missing:
         raise CompileError("compiling a CUDA kernel", f"{missing} is not installed", "pip install 'redfuser-algebra[cuda]'")
-    code = _to_ltoir(function, types, architecture)
+    code = _to_ltoir(function, types, architecture, threads)
     cubin, log = _linked(code, architecture)
     ptx, _ = _linked(code, architecture, "-ptx")
     found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
@@ -76,17 +80,37 @@ def compiled(function: Callable, types: Sequence[object], architecture: str) -> 
                     int(shared[1]) if shared else 0, _machine_instructions(cubin))
 
 
-def _to_ltoir(function: Callable, types: Sequence[object], architecture: str) -> bytes:
+def _to_ltoir(function: Callable, types: Sequence[object], architecture: str, threads: int) -> bytes:
     from numba import cuda, from_dtype
     from numba.core.errors import NumbaError
 
     signature = tuple(from_dtype(each[0])[::1] if isinstance(each, tuple) else from_dtype(each) for each in types)
     try:
-        code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=ARCHITECTURES[architecture])
+        with _pretended_device(ARCHITECTURES[architecture]):
+            code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=ARCHITECTURES[architecture],
+                                   launch_bounds=threads or None)
     except NumbaError as error:
         raise CompileError(f"compiling {function.__name__} for {architecture}", f"{type(error).__name__}: {error}",
                            "this is a fault of the printed kernel") from error
     return code
+
+
+@contextmanager
+def _pretended_device(capability: tuple[int, int]) -> Iterator[None]:
+    """Device functions ask which GPU is there before they are compiled; without a driver this answers them."""
+    from numba import cuda
+    from numba.cuda import api, dispatcher
+
+    device = SimpleNamespace(compute_capability=capability, name="none")
+    places = [module for module in (api, dispatcher, cuda) if hasattr(module, "get_current_device")]
+    before = [module.get_current_device for module in places]
+    for module in places:
+        module.get_current_device = lambda: device
+    try:
+        yield
+    finally:
+        for module, own in zip(places, before, strict=True):
+            module.get_current_device = own
 
 
 def _linked(code: bytes, architecture: str, *options: str) -> tuple[bytes, str]:

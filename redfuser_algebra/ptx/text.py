@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from redfuser_algebra.language.errors import RedfuserError
 
 DTYPES = {"u8": "u1", "s8": "i1", "b8": "u1", "u16": "u2", "s16": "i2", "b16": "u2", "f16": "f2", "bf16": "u2", "u32": "u4",
@@ -99,12 +101,13 @@ def parse(text: str) -> Kernel:
 
 def _place_shared(kernel: Kernel, text: str) -> None:
     dynamic = []
-    for m in re.finditer(r"\.shared\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d*)\]\s*;", text):
-        if not m[3]:
-            dynamic.append(m[2])
+    for m in re.finditer(r"\.shared\s+\.align\s+(\d+)\s+\.(\w+)\s+([\w$]+)(\[\d*\])?\s*;", text):
+        count = m[4].strip("[]") if m[4] else "1"
+        if not count:
+            dynamic.append(m[3])
             continue
-        kernel.shared[m[2]] = start = _aligned(kernel.shared_bytes, int(m[1]))
-        kernel.shared_bytes = start + int(m[3])
+        kernel.shared[m[3]] = start = _aligned(kernel.shared_bytes, int(m[1]))
+        kernel.shared_bytes = start + int(count) * np.dtype(DTYPES[m[2]]).itemsize
     kernel.shared_bytes = _aligned(kernel.shared_bytes, 16)
     kernel.shared |= dict.fromkeys(dynamic, kernel.shared_bytes)
 

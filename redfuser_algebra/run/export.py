@@ -1,6 +1,6 @@
-"""Kernels as files: everything that `redfuser export --target cpu` decides before the text is written.
+"""Kernels as files: everything that `redfuser export` decides before the text is written.
 
-In: an operator, its form, the hash of its certificate, a dtype.  Out: the text of a file that needs NumPy and Numba.
+In: an operator, its form, the hash of its certificate, a dtype.  Out: the text of a file that needs NumPy and Numba, or numba-cuda.
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule
 from redfuser_algebra.lower.standalone.file_cpu import LIMITS, Export, file_text
+from redfuser_algebra.lower.standalone.file_cuda import CudaExport, cuda_text
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import environment_of
@@ -27,11 +28,15 @@ from redfuser_algebra.run.evaluate import evaluate
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
+    from redfuser_algebra.run.cuda import CudaKernel
 
 REAL = ("float32", "float64")
 TYPES = {"float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
 USUAL_LENGTH, USUAL_COLUMNS, USUAL_ROWS = 8192, 64, 1024
 """The lengths that an exported schedule is made for: of the reduced axis, of columns, and of rows."""
+
+STORED_ROUNDING = {"float16": 2.0**-9, "bfloat16": 2.0**-6, "float32": 0.0, "float64": 0.0}
+"""What storing a result in a dtype may cost besides, in units of the largest value."""
 
 KINDS = ("normal", "positive", "unit")
 ROUNDINGS = {"round", "cast", "floor", "ceil", "sign", "mod", "floor_divide"}
@@ -52,7 +57,24 @@ def exported_cpu(operator: Operator, form: FusedForm, certificate: str, dtype: s
     signature = Signature({name: TYPES[natural.get(name, dtype)] for name in operator.inputs}, dict(_scalar_types(operator)))
     schedule = schedule or _usual_schedule(program, 4 if dtype == "float32" else 8)
     return file_text(Export(operator, form, program, signature, print_cpu(program, signature), schedule, certificate,
-                            draws(operator), LIMITS[_exactness(operator)][TYPES[dtype]]))
+                            draws(operator), error_limit(operator, TYPES[dtype])))
+
+
+def exported_cuda(kernel: CudaKernel, certificate: str) -> str:
+    """The text of a file with a CUDA kernel, which needs NumPy and numba-cuda, and a GPU only to run.
+
+    Raises OperatorError for bfloat16, which NumPy has no arrays of.
+    """
+    if kernel.dtype not in (*REAL, "float16"):
+        raise OperatorError(f"a kernel file of {kernel.operator.name} for {kernel.dtype}", "NumPy has no such arrays to check it with",
+                            f"choose one of {', '.join((*REAL, 'float16'))}, or take the kernel's source")
+    limit = error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
+    return cuda_text(CudaExport(kernel.operator, kernel.form, kernel.program, kernel.printed, certificate, draws(kernel.operator), limit))
+
+
+def error_limit(operator: Operator, type_: str) -> float:
+    """How far a kernel whose real numbers are of a type may be from the definition, in units of the largest value."""
+    return LIMITS[_exactness(operator)][type_]
 
 
 def _exactness(operator: Operator) -> str:

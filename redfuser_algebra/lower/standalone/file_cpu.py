@@ -6,20 +6,19 @@ The same arguments give the same bytes.
 from __future__ import annotations
 
 import ast
-import inspect
-import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redfuser_algebra.discover.show import WIDTH, summary
+from redfuser_algebra.discover.show import WIDTH
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.numpy_text import numpy_definition
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.numba_cpu import CpuSource
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone import calling, checking, meaning
+from redfuser_algebra.lower.standalone.pieces import body_of, defined_by, header, imports_of, names_in, reachable
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -53,98 +52,22 @@ class Export:
 def file_text(export: Export) -> str:
     """The whole file."""
     user, meant, main = _user_function(export), "\n".join(numpy_definition(export.operator)), _main(export)
-    tools = _reachable("".join(map(_body, TOOLS)), _names("\n".join((user, meant, main))), AXES=repr(export.operator.axes))
-    body = [user, _reachable(export.source.text, ["kernel"]), tools, meant, main]
-    imports = _imports(export.source.text, _names("\n".join(body)))
+    tools = reachable("".join(map(body_of, TOOLS)), names_in("\n".join((user, meant, main))), AXES=repr(export.operator.axes))
+    body = [user, reachable(export.source.text, ["kernel"]), tools, meant, main]
+    imports = imports_of(export.source.text, names_in("\n".join(body)), TOOLS, "import sys\nfrom numba import get_num_threads")
     return "\n\n\n".join([f"{_docstring(export)}\n{imports}", *body]) + "\n"
-
-
-# the parts of a module that are needed
-
-
-def _reachable(source: str, wanted: Iterable[str], **constants: str) -> str:
-    """The constants and definitions of a module that something wanted needs, in their order."""
-    lines, nodes = source.splitlines(), ast.parse(source).body
-    defined = {name: node for node in nodes for name in _defined(node)}
-    todo, needed = [name for name in wanted if name in defined], set()
-    while todo:
-        node = defined[todo.pop()]
-        if node not in needed:
-            needed.add(node)
-            todo += [name for name in _names(_segment(lines, node)) if name in defined]
-    kept = []
-    for node in nodes:
-        if node in needed:
-            name = next(iter(_defined(node)), "")
-            text = f"{name} = {constants[name]}" if name in constants else _segment(lines, node)
-            tight = kept and not isinstance(node, ast.FunctionDef) and kept[-1][0] is type(node)
-            kept.append((type(node), ("\n" if tight else "\n\n\n") + text))
-    return "".join(text for _, text in kept).strip("\n")
-
-
-def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-
-
-def _segment(lines: list[str], node: ast.stmt) -> str:
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
-    return "\n".join(lines[first - 1:node.end_lineno])
-
-
-def _names(source: str) -> list[str]:
-    return sorted({each.id for each in ast.walk(ast.parse(textwrap.dedent(source))) if isinstance(each, ast.Name)})
-
-
-def _body(module: object) -> str:
-    """A module without its docstring and imports."""
-    source = inspect.getsource(module)
-    nodes = [node for node in ast.parse(source).body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
-    return "\n\n\n" + "\n\n\n".join(_segment(source.splitlines(), node) for node in nodes)
-
-
-def _imports(kernel: str, used: list[str]) -> str:
-    """The imports of the printed kernel and of the tools that define a name in use: of Python itself first, then of others."""
-    known = {}
-    for source in (kernel, *map(inspect.getsource, TOOLS), "import sys\nfrom numba import get_num_threads"):
-        for node in ast.parse(source).body:
-            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
-                known[alias.asname or alias.name] = (getattr(node, "module", None), alias.name, alias.asname)
-    wanted = sorted({known[name] for name in used if name in known}, key=lambda each: (each[0] or "", each[1]))
-    lines: dict[str, list[str]] = {}
-    for module, name, renamed in wanted:
-        written = f"{name} as {renamed}" if renamed else name
-        lines.setdefault(f"from {module} import " if module else f"import {written}", []).extend([written] if module else [])
-    blocks: tuple[list[str], list[str]] = ([], [])
-    for start, names in lines.items():
-        blocks[start.split()[1].partition(".")[0] not in sys.stdlib_module_names].append(start + ", ".join(names))
-    return "\n\n".join("\n".join(block) for block in blocks)
 
 
 # the parts that are written for this operator
 
 
 def _docstring(export: Export) -> str:
-    form, schedule, axis = export.form, export.schedule, export.form.axis
+    schedule, axis = export.schedule, export.form.axis
     blocks = f", blocks of {schedule.block} along {export.program.block}" if export.program.block else ""
     needs = "NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot)" if export.source.multiplies else "NumPy and Numba"
-    dangers = list(dict.fromkeys(map(str, form.dangers)))
-    parts = [f"{export.operator.name}: {summary(form)}.", export.operator.doc, _listed("The operator", str(export.operator).splitlines()),
-             _listed("One more element (a prime marks the new value)", form.update.splitlines()),
-             _listed("Two states a and b", form.merge.splitlines()),
-             _listed("Holds only where", list(map(str, form.assumptions))), _listed("Dangers", dangers),
-             "\n".join([*textwrap.wrap(f"Laws: {', '.join(form.laws)}", WIDTH), f"Certificate: sha256 {export.certificate}",
-                        f"Schedule: tiles of {schedule.tile} along {axis}{blocks}, rows shared between threads",
-                        f"Needs {needs}.  `python {export.operator.name}_cpu.py` checks it.",
-                        "Written by `redfuser export`; changes are lost when it is written again."])]
-    text = "\n\n".join(filter(None, parts))
-    return ('r' if "\\" in text else "") + '"""' + text.replace('"""', "'''") + '\n"""'
-
-
-def _listed(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(f"    {line}" for line in lines)]) if lines else ""
+    return header(export.operator, export.form, export.certificate,
+                  [f"Schedule: tiles of {schedule.tile} along {axis}{blocks}, rows shared between threads",
+                   f"Needs {needs}.  `python {export.operator.name}_cpu.py` checks it."])
 
 
 def _user_function(export: Export) -> str:
@@ -186,7 +109,7 @@ def _user_doc(export: Export) -> list[str]:
 
 def _function_name(export: Export) -> str:
     """What the file calls the operator: its name, unless the file needs that name itself."""
-    taken = {*OWN, *(name for module in TOOLS for name in vars(module)), *(name for node in ast.parse(export.source.text).body for name in _defined(node))}
+    taken = {*OWN, *(name for module in TOOLS for name in vars(module)), *(name for node in ast.parse(export.source.text).body for name in defined_by(node))}
     name = export.operator.name
     return f"{name}_" if name in taken else name
 

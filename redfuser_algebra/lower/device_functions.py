@@ -1,0 +1,391 @@
+"""The parts of a fused form as device functions of a CUDA kernel: fold a tile, rebase, combine states, finish, map.
+
+In: a tile program whose state is a few numbers per row.  Out: definitions, and what calls of them look like.  A thread
+holds a state; those of a warp's lanes, and then of a block's warps, become one by the same `combine`.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.language.expr import Expr, call, const, substitute, symbol
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, computed_in_single, joined
+from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.storage_cpu import Signature, Storage
+from redfuser_algebra.lower.tile import PRIME, LoweringError, TileProgram, Update, Value, stem, symbol_names
+
+_OURS = re.compile(r"lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
+                   r"|store|sel|cuda|types|[voypxs]_.+|shared_.+|[A-Z]+|.+_(old|new|a|b|it)")
+_DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
+            "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
+"""What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
+
+
+def in_dialect(text: str) -> str:
+    """Scalar code as CUDA kernels write it."""
+    return re.sub(r"\b(np\.\w+|exp[48])\(", lambda m: f"{_DIALECT.get(m[1], m[1].replace('np.', 'math.'))}(", text)
+
+
+class DeviceStorage(Storage):
+    """Variables whose names do not meet those of the kernel around them."""
+
+    def fresh(self, name: str) -> str:
+        """A variable's name, other than those in use."""
+        return super().fresh(f"v{name}" if _OURS.fullmatch(name) else name)
+
+
+class DeviceFunction(Function):
+    """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
+
+    def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
+        axis = printer.program.axis
+        super().__init__(name, printer.leaves(variable), printer.sizes, wide, partial, inverts=True)
+        self.printer, self.axis = printer, axis
+        self.returned: list[Code] = []
+
+    def line(self, text: str) -> None:
+        """A statement, in the dialect of CUDA kernels."""
+        super().line(in_dialect(text))
+
+    def close(self) -> None:
+        """Close the innermost loop; over the reduced axis it has as many steps as a tile has slots."""
+        if self.nest[-1].axis != self.axis:
+            super().close()
+            return
+        loop = self.nest.pop()
+        self.line(f"for {self.index(self.axis)} in range(SLOTS):")
+        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+
+    def _position(self, axis: str) -> Code:
+        if axis != self.axis:
+            return super()._position(axis)
+        return Code(f"i8({self.argument('at', 'at')}[{self.index(axis)}])", "i8")
+
+    def _read(self, term: Expr) -> Code:
+        columns = self.printer.program.columns(self.printer.program.inputs[term.name]) if term.op == "input" else ()
+        if not columns:
+            return super()._read(term)
+        place = self._position(self.axis).text if self.axis in term.axes else ""
+        for axis in columns:
+            size = self.argument(f"n_{axis}", f"n_{axis}")
+            place = f"({place}) * {size} + {self.index(axis)}" if place else self.index(axis)
+        name, type_ = self.printer.storage.names[term.name], self.printer.signature.arrays[term.name]
+        if type_ in ("f4", "f8"):
+            pointer = f"p_{term.name}"
+            taken = f"sel({self.argument('ok', 'ok')}[{self.index(self.axis)}], i4(1), i4(0))" if self.axis in term.axes else "i4(1)"
+            return Code(f"load_one({self.argument(pointer, pointer)} + ({place}) * SIZE, {taken})", type_)
+        offset = f"o_{term.name}"
+        place = f"sel({self.argument('ok', 'ok')}[{self.index(self.axis)}], {place}, i8(0))" if self.axis in term.axes else place
+        return Code(f"{self.argument(name, name)}[{self.argument(offset, offset)} + {place}]", type_)
+
+    def text(self, loop: bool = False) -> str:
+        """The definition."""
+        body = [*self.nest[0].lines, *(["return " + ", ".join(code.text for code in self.returned)] if self.returned else [])]
+        return "\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+
+
+class RowFunctions:
+    """Device functions of a program whose components are numbers; raises LoweringError for other programs."""
+
+    def __init__(self, program: TileProgram, signature: Signature) -> None:
+        for update in program.updates:
+            if program.columns(update.axes) or MONOIDS[update.monoid].counted:
+                raise LoweringError(f"a CUDA kernel for {program.name}", f"its component {update.name} has a place per column",
+                                    "run it with backend=\"cpu\"")
+        self.program, self.signature = program, signature
+        self.storage = DeviceStorage(program, signature)
+        self.producers = {producer.name: producer.value for producer in program.producers}
+        self.sizes = {copy: f"n_{axis}" for copy, axis in program.copies.items()}
+        self.texts: dict[str, str] = {}
+        self.calls: dict[str, list[str]] = {}
+
+    @property
+    def state(self) -> list[tuple[str, str]]:
+        """The variables of a state with their types, without the number of elements seen."""
+        values = {value.name for value in self.storage.values}
+        return [(v.name, v.type) for name, v in self.storage.held.items() if name not in values]
+
+    def variable_types(self) -> dict[str, str]:
+        """The types of all variables that components and values are held in."""
+        return {v.name: v.type for v in self.storage.held.values()}
+
+    def identities(self) -> list[str]:
+        """The state of no elements, as code."""
+        updates = {u.name: u for u in self.program.updates}
+        values = {value.name for value in self.storage.values}
+        found = ["i8(0)"]
+        for name, variable in self.storage.held.items():
+            if name in updates:
+                found.append(Accumulator("", updates[name].monoid, variable.type).identity())
+            elif name not in values:
+                found.append("inf" if updates[name.removesuffix(WON)].monoid == "argmin" else "-inf")
+        return found
+
+    def leaves(self, variable: Callable[[str], str]) -> Callable[[Expr], Leaf]:
+        """What formulas read: elements from the tile of the thread, what a row has once from variables."""
+        def leaf(term: Expr) -> Leaf:
+            if term.op == "param":
+                name = self.storage.names[term.name]
+                return Leaf(name, (), self.signature.params[term.name], name)
+            if term.op == "symbol":
+                return Leaf(variable(term.name), (), self._type(term.name), variable(term.name))
+            own, type_ = self.program.inputs[term.name], self.signature.arrays[term.name]
+            name = f"v_{term.name}" if self.program.axis in own else f"x_{term.name}"
+            return Leaf(name, (self.program.axis,) if self.program.axis in own else (), type_, name)
+
+        return leaf
+
+    def _type(self, name: str) -> str:
+        return self.storage.held[name.removesuffix(PRIME)].type
+
+    def expanded(self, expr: Expr) -> Expr:
+        """A formula over elements with its inner sums in their places."""
+        return substitute(expr, {symbol(name, value.axes): value for name, value in self.producers.items()})
+
+    def _current(self, name: str) -> str:
+        held = self.storage.held[name.removesuffix(PRIME)].name
+        return f"{held}_new" if name.endswith(PRIME) else held
+
+    def formula(self, name: str, expr: Expr, type_: str, partial: bool = False) -> str:
+        """A function that computes a formula of symbols; the name to call it by."""
+        if name not in self.texts:
+            function = DeviceFunction(name, self, self._current, partial=partial)
+            function.returned.append(Code(in_dialect(function.code(expr).to(type_).text), type_))
+            self.define(function)
+        return name
+
+    def define(self, function: DeviceFunction, local: Iterable[str] = ()) -> None:
+        """Keep a definition and the order of its arguments, which are all it reads but what is `local` to it."""
+        for name in local:
+            function.arguments.pop(name, None)
+        self.texts[function.name], self.calls[function.name] = function.text(), list(function.arguments)
+
+    def called(self, name: str, names: Mapping[str, str], inside: Function | None = None) -> str:
+        """A call of a function with `names` for its arguments, the rest under their own; `inside` a function, which then has them, too."""
+        for argument in self.calls[name]:
+            if inside is not None and argument not in names:
+                inside.argument(argument, argument)
+        return f"{name}({', '.join(names.get(argument, argument) for argument in self.calls[name])})"
+
+    def value(self, value: Value, suffix: str, seen: str, inside: Function) -> str:
+        """The statement that computes a value from the components with a suffix."""
+        held = self.storage.held[value.name]
+        name = self.formula(f"value_{held.name}", value.value, held.type)
+        return f"{held.name}{suffix} = {self.called(name, self._with_suffix(suffix) | {f'n_{self.program.axis}': seen}, inside)}"
+
+    def _with_suffix(self, suffix: str) -> dict[str, str]:
+        return {v.name: f"{v.name}{suffix}" for v in self.storage.held.values()}
+
+    def rebased(self, update: Update, suffix: str, inside: Function) -> str:
+        """A call that moves a component with a suffix to the pivots without one."""
+        held = self.storage.held[update.name]
+        name = self.formula(f"rebase_{held.name}", update.rebase, held.type)
+        moved = {f"{v.name}_new": v.name for v in self.storage.held.values()}
+        return self.called(name, self._with_suffix(suffix) | moved | {f"n_{self.program.axis}": f"seen{suffix}"}, inside)
+
+    def moving_values(self, place: int) -> list[Value]:
+        """The values that pivots are made of and that become known just before a stage."""
+        ready = self._known({u.name for stage in self.program.stages[:place] for u in stage})
+        before = self._known({u.name for stage in self.program.stages[:place - 1] for u in stage}) if place else []
+        return [value for value in ready if value not in before and value.name in self.storage.moving] if place else []
+
+    def _known(self, known: set[str]) -> list[Value]:
+        found: list[Value] = []
+        while True:
+            fresh = [v for v in self.storage.values if v not in found and {stem(n) for n in symbol_names(v.value)} <= known]
+            if not fresh:
+                return found
+            found += fresh
+            known = known | {v.name for v in fresh}
+
+    def old_values(self) -> list[Value]:
+        """The values that rebases read as they were, in an order in which they can be computed."""
+        wanted = {name for name in self.storage.old if name in {v.name for v in self.storage.values}}
+        ordered = self._known({update.name for update in self.program.updates})
+        needed = set(wanted)
+        for value in reversed(ordered):
+            needed |= {stem(n) for n in symbol_names(value.value)} if value.name in needed else set()
+        return [value for value in ordered if value.name in needed]
+
+    # a tile
+
+    def fold(self) -> None:
+        """The state after the elements of a tile, pivot by pivot."""
+        f = DeviceFunction("fold", self, self._current)
+        for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "ok"):
+            f.argument(name, name)
+        f.line("many = 0")
+        f.line("for slot in range(SLOTS):")
+        f.line("    many += sel(ok[slot], 1, 0)")
+        f.line("if many == 0:")
+        f.line(f"    return {self.listed('_old')}")
+        f.line("seen = seen_old + many")
+        for value in self.old_values():
+            f.line(self.value(value, "_old", "seen_old", f))
+        for place, stage in enumerate(self.program.stages):
+            for value in self.moving_values(place):
+                f.line(self.value(value, "", "seen", f))
+            self._fold_stage(f, stage)
+        f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
+        self.define(f, ["seen", *self.variable_types()])
+
+    def listed(self, suffix: str) -> str:
+        """The variables of a state, as a tuple is written."""
+        return ", ".join([f"seen{suffix}", *(f"{v}{suffix}" for v, _ in self.state)])
+
+    def _fold_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
+        axis = self.program.axis
+        stage = list(stage)
+        folded = [u for u in stage if not _counts(u)]
+        exprs = [self.expanded(e) for u in folded for e in (u.lift, u.mask) if e is not None]
+        choosing = not [u for u in folded if u.monoid in ("sum", "prod")]
+        f.wide = "f4" if self.signature.real == "f4" and (choosing or computed_in_single(exprs, (axis,))) else "f8"
+        joins = []
+        for update in stage:
+            held = self.storage.held[update.name].name
+            moved = f"{held}_old" if update.fixed else f"({self.rebased(update, '_old', f)} if seen_old > 0 else {held}_old)"
+            if _counts(update):
+                f.line(f"{held} = {moved} + {int(update.lift.value)} * many")
+                continue
+            f.line(f"{held} = {moved}")
+            if MONOIDS[update.monoid].indexed:
+                f.line(f"{held}{WON} = {held}{WON}_old")
+            else:
+                joins.append(self._accumulator(f, update))
+        if folded:
+            f.open(axis)
+            for update in folded:
+                self._accumulate(f, update)
+            f.close()
+        for line in joins:
+            f.line(line)
+
+    def _accumulator(self, f: DeviceFunction, update: Update) -> str:
+        """Start the sum of a tile; the statement that adds it to the component."""
+        held = self.storage.held[update.name]
+        type_ = held.type if held.type in ("i8", "b1") or f.wide != "f4" else "f4"
+        f.line(f"{held.name}_it = {Accumulator('', update.monoid, type_).identity()}")
+        return f"{held.name} = {joined(update.monoid, held.name, Code(f'{held.name}_it', type_).to(held.type).text, held.type)}"
+
+    def _accumulate(self, f: DeviceFunction, update: Update) -> None:
+        held, index = self.storage.held[update.name], f.index(self.program.axis)
+        mask = "" if update.mask is None else f.code(self.expanded(update.mask)).to("b1").text
+        value = f.code(self.expanded(update.lift))
+        taken = f"ok[{index}] & {mask}" if mask else f"ok[{index}]"
+        if MONOIDS[update.monoid].indexed:
+            sign = "" if update.monoid == "argmax" else "-"
+            value = value.to("f8")
+            won = f"{held.name}{WON}"
+            f.line(f"{held.name}_it = {taken} and comes_first({sign}{value.text}, {sign}{won}, at[{index}], {held.name})")
+            f.argument("at", "at")
+            f.line(f"{won} = sel({held.name}_it, {value.text}, {won})")
+            f.line(f"{held.name} = sel({held.name}_it, i8(at[{index}]), {held.name})")
+            return
+        type_ = held.type if held.type in ("i8", "b1") or f.wide != "f4" else "f4"
+        sum_ = Accumulator(f"{held.name}_it", update.monoid, type_)
+        f.line(f"{sum_.into} = {joined(update.monoid, sum_.into, f'sel({taken}, {value.to(type_).text}, {sum_.identity()})', type_)}")
+
+    # the states of many threads
+
+    def combine(self) -> None:
+        """The states of `width` lanes as one: component by component, each lane moves its own once, to the pivots of all."""
+        f = DeviceFunction("combine", self, self._current)
+        for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "width"):
+            f.argument(name, name)
+        f.line("seen = seen_old")
+        self._over_lanes(f, [f"seen += {moved('seen', 'i8', 'by')}"])
+        for value in self.old_values():
+            f.line(self.value(value, "_old", "seen_old", f))
+        for place, stage in enumerate(self.program.stages):
+            for value in self.moving_values(place):
+                f.line(self.value(value, "", "seen", f))
+            for update in stage:
+                held = self.storage.held[update.name]
+                identity = Accumulator("", update.monoid, held.type).identity()
+                own = f"{held.name}_old" if update.fixed else f"{self.rebased(update, '_old', f)} if seen_old > 0 else {identity}"
+                f.line(f"{held.name} = {own}")
+                if MONOIDS[update.monoid].indexed:
+                    f.line(f"{held.name}{WON} = {held.name}{WON}_old")
+            self._over_lanes(f, [line for update in stage for line in self._join(update)])
+        f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
+        self.define(f, ["seen", *self.variable_types()])
+
+    def _over_lanes(self, f: DeviceFunction, lines: list[str]) -> None:
+        f.line("for step in range(5):")
+        f.line("    by = width >> step + 1")
+        f.line("    if by > 0:")
+        for line in lines:
+            f.line(f"        {line}")
+
+    def _join(self, update: Update) -> list[str]:
+        held = self.storage.held[update.name]
+        if MONOIDS[update.monoid].indexed:
+            won, sign = f"{held.name}{WON}", "" if update.monoid == "argmax" else "-"
+            return [f"{held.name}_b, {won}_b = {moved(held.name, 'i8', 'by')}, {moved(won, 'f8', 'by')}",
+                    f"{held.name}_it = {held.name}_b >= 0 and comes_first({sign}{won}_b, {sign}{won}, {held.name}_b, {held.name})",
+                    f"{held.name} = sel({held.name}_it, {held.name}_b, {held.name})", f"{won} = sel({held.name}_it, {won}_b, {won})"]
+        other = moved(held.name, held.type, "by")
+        return [f"{held.name} = {joined(update.monoid, held.name, other, held.type)}"]
+
+    # the end of a row
+
+    def finish(self, output_types: Iterable[str]) -> list[str]:
+        """NaN where a component has no value at its own pivot, then results and what maps read; the names of what is returned."""
+        f = DeviceFunction("finish", self, self._current)
+        for name in ("seen", *(v for v, _ in self.state)):
+            f.argument(name, name)
+        done: set[str] = set()
+        for update in self.program.updates:
+            if update.stuck is not None:
+                self._final_values(f, symbol_names(update.stuck), done)
+                lost = update.stuck
+                if update.present:
+                    lost = call("logical_and", lost, next(u for u in self.program.updates if u.name == update.present).symbol)
+                held = self.storage.held[update.name]
+                name = self.formula(f"settle_{held.name}", call("where", lost, const(math.nan), update.symbol), held.type, partial=True)
+                f.line(f"{held.name} = {self.called(name, {f'n_{self.program.axis}': 'seen'}, f)}")
+        names = []
+        for place, (output, type_) in enumerate(zip(self.program.outputs, output_types, strict=True)):
+            self._final_values(f, symbol_names(output), done)
+            if place in self.program.maps:
+                found = [(v.name, v.type) for v in (self.storage.held[n] for n in map(stem, symbol_names(output)))]
+                f.returned += [Code(n, t) for n, t in found if n not in names]
+                names += [n for n, _ in found if n not in names]
+            else:
+                name = self.formula(f"output_{place}", output, type_)
+                f.returned.append(Code(self.called(name, {f"n_{self.program.axis}": "seen"}, f), type_))
+                names.append(f"result_{place}")
+        self.define(f, [self.storage.held[value.name].name for value in self.storage.values])
+        return names
+
+    def _final_values(self, f: DeviceFunction, names: Iterable[str], done: set[str]) -> None:
+        for value in self.program.values:
+            if value.name in set(map(stem, names)) and value.name not in done:
+                done.add(value.name)
+                self._final_values(f, symbol_names(value.value), done)
+                f.line(self.value(value, "", "seen", f))
+
+    def map(self, place: int, type_: str) -> None:
+        """An output that keeps the reduced axis, for the elements of a tile."""
+        output, axis = self.expanded(self.program.outputs[place]), self.program.axis
+        wide = "f4" if self.signature.real == "f4" and computed_in_single([output], (axis,)) else "f8"
+        f = DeviceFunction(f"map_{place}", self, self._current, wide)
+        target = f.argument(f"y_{place}", f"y_{place}")
+        f.open(axis)
+        f.line(f"{target}[{f.index(axis)}] = {f.code(output).to(type_).text}")
+        f.close()
+        self.define(f)
+
+
+def moved(variable: str, type_: str, by: str) -> str:
+    """A variable of the lane whose number differs in the bits `by`; truth values travel as whole numbers."""
+    if type_ == "b1":
+        return f"(cuda.shfl_xor_sync(0xFFFFFFFF, sel({variable}, i4(1), i4(0)), {by}) != 0)"
+    return f"cuda.shfl_xor_sync(0xFFFFFFFF, {variable}, {by})"
+
+
+def _counts(update: Update) -> bool:
+    """Whether a component counts elements."""
+    return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)

@@ -1,0 +1,92 @@
+"""The host's half of a CUDA kernel file: `plan` checks arrays and chooses the grid, `launch` runs the kernel.
+
+In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` needs no GPU, so it can be tested anywhere.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import TileProgram
+
+WARPS = {True: (1, 2, 4, 8, 16), False: (1, 8)}
+"""How many warps may share a row, with maps and without: the least number whose tile holds it, or 8 of them in a loop."""
+
+STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
+_DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
+
+_DESCRIBED = '''
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    return sizes, leading
+'''
+
+_RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    warps, blocks, threads, arguments, shapes = plan(GIVEN)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    if warps not in KERNELS:
+        KERNELS[warps] = make(warps)
+    KERNELS[warps][blocks, threads, stream](*flat, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)'''
+
+
+def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...]) -> list[str]:
+    """The lines of `plan` and `launch`, and the tables they read."""
+    given = ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
+    axes = {names[name]: own for name, own in program.inputs.items()}
+    kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
+    order = [tuple(a for a in (*program.rows, program.axis) if a in own) for own in program.output_axes]
+    tables = [f"AXES = {axes!r}", "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]", "KERNELS = {}", ""]
+    return [*tables, *_DESCRIBED.splitlines(), "", "", *_plan(program, names, signature, axes, given), "", "", f"def launch({given}, stream=0):",
+            *_RUN.replace("GIVEN", given).splitlines()]
+
+
+def _plan(program: TileProgram, names: Mapping[str, str], signature: Signature, axes: Mapping[str, tuple[str, ...]], given: str) -> list[str]:
+    known = (*program.inputs.values(), *program.output_axes)
+    sizes = dict.fromkeys(a for own in known for a in own if a not in program.copies)
+    scalars = {"i8": "np.int64", "b1": "np.bool_"}
+    arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
+    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"np.int64(sizes[{a!r}])" for a in sizes), "np.int64(items)"]
+    return [f"def plan({given}):", '    """Warps per row, blocks, threads per block, the kernel\'s arguments before its outputs, and the shapes of those."""',
+            f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})",
+            f"    items = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}",
+            f"    warps = next((w for w in {WARPS[bool(program.maps)]} if sizes[{program.axis!r}] <= 32 * w * TILE), 8)",
+            "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
+            "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
+            "    return warps, blocks, threads, arguments, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -1,0 +1,189 @@
+"""What can be known of a CUDA kernel without a GPU: that it compiles, that its PTX computes the operator, what it moves.
+
+In: a CudaKernel.  Out: an Audit, which says of each check whether it passed, prints, and is plain data for JSON.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.lower.standalone.checking import distance, drawn
+from redfuser_algebra.ptx.cards import Estimate, card_named, estimate, occupancy
+from redfuser_algebra.ptx.execute import Executed
+from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
+from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
+from redfuser_algebra.run.reference import reference
+
+if TYPE_CHECKING:
+    from redfuser_algebra.run.cuda import CudaKernel
+
+LENGTHS = (1, 3, 31, 255, 1000, 8191, 8192)
+ARCHITECTURES = ("sm_80", "sm_90a")
+CARD = "H100"
+BATCH, ROWS, COLUMNS = 2, 3, 5
+"""Lengths of the batch, of axes of rows, and of the other axes in executed cases."""
+
+MOST_TRAFFIC, MOST_CONFLICTS = 1.02, 1.05
+FEW = 2048
+"""Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
+
+@dataclass(frozen=True)
+class Binary:
+    """How a kernel compiled for an architecture, and the part of a card's warps that fit at once."""
+
+    architecture: str
+    threads: int
+    registers: int
+    spilled: int
+    shared: int
+    instructions: int
+    occupancy: float
+
+    @property
+    def passed(self) -> bool:
+        """Nothing spilled, and a block fits."""
+        return self.spilled == 0 and self.occupancy > 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One execution: its error in units of the largest value and the limit, or what went wrong.
+
+    `traffic` and `conflicts` are over the ideal; 0 where they were not counted.
+    """
+
+    length: int
+    mode: str
+    error: float
+    limit: float
+    traffic: float
+    conflicts: float
+    fault: str
+
+    @property
+    def passed(self) -> bool:
+        """Right, and without waste."""
+        lean = (self.length < FEW or self.traffic <= MOST_TRAFFIC) and self.conflicts <= MOST_CONFLICTS
+        return not self.fault and self.error <= self.limit and lean
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that was found.  `estimate` says how long the longest case takes at least on `card`, per resource."""
+
+    operator: str
+    dtype: str
+    card: str
+    binaries: tuple[Binary, ...]
+    cases: tuple[Case, ...]
+    estimate: Estimate | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(each.passed for each in (*self.binaries, *self.cases))
+
+    def to_json(self) -> dict:
+        """Plain data."""
+        bound = {"bound": self.estimate.bound, "roofline": self.estimate.roofline} if self.estimate else {}
+        return asdict(self) | bound | {"passed": self.passed}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CARD, seed: int = 0,
+            progress: Callable[[int, int], None] | None = None) -> Audit:
+    """Compile for the architectures and execute every length on the CPU.  Raises OperatorError for an unknown card,
+    CompileError without a toolchain."""
+    on, kinds = card_named(card), draws(kernel.operator)
+    steps, done = 2 * len(lengths) + len(ARCHITECTURES), 0
+    cases, binaries, last = [], [], None
+    for length in lengths:
+        binding = case(kernel, kinds, length, seed)
+        for name, mode in (("in step", Mode(seed=seed)), ("random warps", Mode(together=False, rough=True, counts=False, seed=seed))):
+            if name == "in step" or length < FEW:
+                found, ran = _executed(kernel, binding, length, name, mode)
+                cases.append(found)
+                last = ran or last
+            done += 1
+            if progress:
+                progress(done, steps)
+    for architecture in dict.fromkeys((*ARCHITECTURES, kernel.architecture)):
+        given = kernel.given(binding)
+        binary, threads = kernel.file.binary(given, architecture)[0], kernel.file.plan(given)[2]
+        binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
+                               occupancy(on, binary.registers, binary.shared, threads)))
+    spent = None
+    if last is not None:
+        moved = sum(t.moved for kind, t in last.counts.traffic.items() if kind.startswith("global"))
+        spent = estimate(on, moved, last.counts.warps)
+    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), spent)
+
+
+def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -> Binding:
+    """Arrays of the kernel's dtypes with the reduced axis of a length."""
+    operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
+    sizes = {a: length if a == axis else ROWS if a in kernel.program.rows else COLUMNS for a in operator.axes}
+    arrays = {}
+    for name, axes in operator.inputs.items():
+        batch = (BATCH,) if axis in axes else ()
+        values = drawn(rng, kinds[name], (*batch, *(sizes[a] for a in axes)), length)
+        real = kernel.signature.arrays[name] in ("f4", "f8")
+        arrays[name] = _representable(values, kernel.dtype) if real else values
+    scalars = {name: 1.0 if value is None else value for name, value in operator.params.items()}
+    return operator.bind(**arrays, **scalars)
+
+
+def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The nearest numbers of a dtype, in float64."""
+    if dtype == "bfloat16":
+        return from_bfloat16(to_bfloat16(values.astype(np.float32))).astype(np.float64)
+    return values.astype(dtype).astype(np.float64)
+
+
+def _executed(kernel: CudaKernel, binding: Binding, length: int, name: str, mode: Mode) -> tuple[Case, Executed | None]:
+    limit = error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
+    try:
+        ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
+    except PtxError as error:
+        return Case(length, name, float("inf"), limit, 0.0, 0.0, error.failed), None
+    with np.errstate(all="ignore"):
+        wanted = reference(kernel.operator, binding)
+    error = distance(tuple(kernel.delivered(ran.outputs)), wanted)
+    waste = _waste(kernel, binding, ran) if mode.counts else (0.0, 0.0)
+    return Case(length, name, float(error), limit, *waste, ""), ran if mode.counts else None
+
+
+def _waste(kernel: CudaKernel, binding: Binding, ran: Executed) -> tuple[float, float]:
+    """Bytes in sectors over the bytes of all arrays once; passes over the banks of shared memory over the least."""
+    given = [each for each in kernel.given(binding) if isinstance(each, np.ndarray)]
+    ideal = sum(array.nbytes for array in (*given, *ran.outputs))
+    traffic = ran.counts.traffic
+    moved = sum(t.moved for kind, t in traffic.items() if kind.startswith("global"))
+    passes, least = (sum(getattr(t, field) for kind, t in traffic.items() if kind.startswith("shared")) for field in ("moved", "least"))
+    return moved / ideal, passes / least if least else 1.0
+
+
+def _lines(audit: Audit) -> list[str]:
+    lines = [f"{audit.operator} ({audit.dtype}): {'passed' if audit.passed else 'FAILED'}, without a GPU"]
+    for b in audit.binaries:
+        lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.shared} B shared, {b.instructions} instructions, "
+                     f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor")
+    for c in audit.cases:
+        counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
+        told = c.fault or f"error {c.error:.1e} of the largest value (limit {c.limit:.0e}){counted}"
+        lines.append(f"  length {c.length}, {c.mode}: {'ok' if c.passed else 'FAILED'}: {told}")
+    if audit.estimate:
+        e = audit.estimate
+        lines.append(f"  {audit.card}, estimated: at least {e.memory:.3f} µs of memory, {e.issue:.3f} of issue, {e.double:.3f} of float64, "
+                     f"{e.special:.3f} of special functions; bound by {e.bound}, {e.roofline:.0%} of the bandwidth")
+    return lines
+
+

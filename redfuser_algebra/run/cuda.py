@@ -1,0 +1,118 @@
+"""A CUDA kernel as users hold it: source to read, a call that needs a GPU, and an audit that needs none."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.arithmetic_cuda import BYTES
+from redfuser_algebra.lower.kinds import natural_kinds
+from redfuser_algebra.lower.lowering import lower
+from redfuser_algebra.lower.numba_cuda import CudaSource, print_cuda
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import TileProgram
+from redfuser_algebra.ptx.compile import ARCHITECTURES
+from redfuser_algebra.ptx.execute import KernelFile
+from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
+from redfuser_algebra.run.audit import CARD, LENGTHS, Audit, audited
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import FusedForm
+
+NATURAL = {"int64": "i8", "bool": "b1"}
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """The kernel of a form for real numbers of a dtype, on an architecture.
+
+    `source` is a module that needs NumPy and numba-cuda: its `launch` takes arrays, its `plan` needs no GPU.
+    """
+
+    operator: Operator
+    form: FusedForm
+    program: TileProgram
+    signature: Signature
+    dtype: str
+    architecture: str
+    printed: CudaSource
+
+    @property
+    def source(self) -> str:
+        """The module as text."""
+        return self.printed.text
+
+    @cached_property
+    def file(self) -> KernelFile:
+        """The source made ready to be compiled and executed without a GPU."""
+        return KernelFile(self.source)
+
+    def audit(self, *, card: str = CARD, lengths: Sequence[int] = LENGTHS, seed: int = 0,
+              progress: Callable[[int, int], None] | None = None) -> Audit:
+        """Compile, execute on the CPU against the operator in float64, count and estimate; see `audited`."""
+        return audited(self, lengths, card, seed, progress)
+
+    def __call__(self, /, *arrays: object, **named: object) -> object:
+        """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU."""
+        from numba import cuda
+
+        if not cuda.is_available():
+            raise OperatorError(f"running the CUDA kernel of {self.operator.name}", "there is no GPU, or no driver for one",
+                                "audit the kernel, which needs none, or call the fused operator")
+        binding = self.operator.bind(*arrays, **named)
+        results = self.file.names["launch"](*self.given(binding))
+        return self.operator.packed(tuple(self.delivered(results if isinstance(results, tuple) else (results,))))
+
+    def given(self, binding: Binding) -> list[object]:
+        """Arrays in the kernel's dtypes and order of axes, then scalars: what `plan` and `launch` take."""
+        arrays = []
+        for name, own in self.program.inputs.items():
+            array, axes = np.asarray(binding.arrays[name]), self.operator.inputs[name]
+            leading = array.ndim - len(axes)
+            moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in own))
+            arrays.append(stored(moved, self.dtype if self.signature.arrays[name] in ("f4", "f8") else name_of(self.signature.arrays[name])))
+        return [*arrays, *(binding.params[name] for name in self.program.params)]
+
+    def delivered(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs as the kernel writes them, as float32 if they are bfloat16, with the operator's order of axes."""
+        results = []
+        for output, axes in zip(outputs, self.program.output_axes, strict=True):
+            value = from_bfloat16(output) if self.dtype == "bfloat16" and output.dtype == np.uint16 else output
+            written = [axis for axis in (*self.program.rows, self.program.axis) if axis in axes]
+            leading = value.ndim - len(axes)
+            results.append(value.transpose(*range(leading), *(leading + written.index(axis) for axis in axes)))
+        return results
+
+
+def name_of(type_: str) -> str:
+    """The dtype of a kernel's type of whole numbers or truth values."""
+    return {own: name for name, own in NATURAL.items()}[type_]
+
+
+def stored(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array as a kernel reads it: contiguous, bfloat16 as its bits."""
+    if dtype == "bfloat16":
+        return np.array(to_bfloat16(array.astype(np.float32)), order="C")
+    return np.array(array, np.dtype(dtype), order="C")
+
+
+def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str] = "float32", architecture: str = "sm_90a") -> CudaKernel:
+    """The kernel of a form.  Raises OperatorError for an unknown dtype or architecture, LoweringError for a form without kernels."""
+    if not isinstance(dtype, str) or dtype not in BYTES:
+        raise OperatorError(f"a CUDA kernel of {operator.name} for {dtype!r}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
+    if architecture not in ARCHITECTURES:
+        raise OperatorError(f"a CUDA kernel of {operator.name} for {architecture!r}", "there is no such architecture here",
+                            f"choose one of {', '.join(ARCHITECTURES)}")
+    natural, real = natural_kinds(operator), "f8" if dtype == "float64" else "f4"
+    arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
+    params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
+    program, signature = lower(operator, form), Signature(arrays, params, blas=False)
+    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype))
+
+

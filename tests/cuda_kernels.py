@@ -1,0 +1,60 @@
+"""CUDA kernels of catalogue operators and how far their execution is from the operator: what the tests of CUDA share."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from lowered import FUSABLE, program, verdict
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.lower.standalone.checking import distance
+from redfuser_algebra.ptx.compile import toolchain_missing
+from redfuser_algebra.ptx.execute import KernelFile
+from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.run.audit import case
+from redfuser_algebra.run.cuda import made_cuda
+from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
+from redfuser_algebra.run.reference import reference
+
+needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not installed: {toolchain_missing()}")
+
+
+def has_rows_of_numbers(name):
+    return program(name) is not None and not any(program(name).columns(u.axes) or MONOIDS[u.monoid].counted for u in program(name).updates)
+
+
+@cache
+def rows_of_numbers():
+    return [name for name in FUSABLE if has_rows_of_numbers(name)]
+
+
+@cache
+def kernel(name, dtype="float32"):
+    fused = verdict(name).fused
+    return made_cuda(fused.operator, fused.form, dtype)
+
+
+@cache
+def kinds(name):
+    return draws(kernel(name).operator)
+
+
+def drawn_case(made, length, seed=0):
+    return case(made, kinds(made.operator.name), length, seed)
+
+
+def run(made, binding, mode=None, shifts=(), file=None):
+    """The executed kernel and its distance from the operator in float64."""
+    ran = (file or made.file).run(made.given(binding), made.architecture, mode or Mode(), shifts)
+    with np.errstate(all="ignore"):
+        return ran, distance(tuple(made.delivered(ran.outputs)), reference(made.operator, binding))
+
+
+def limit(made):
+    return error_limit(made.operator, made.signature.real) + STORED_ROUNDING[made.dtype]
+
+
+def changed(made, old, new, times=1):
+    """The kernel's file with a fault put in."""
+    assert made.source.count(old) >= times, old
+    return KernelFile(made.source.replace(old, new))

@@ -1,0 +1,77 @@
+"""The audit: what it says of a sound kernel, that it fails an unsound one, and its figures for cards."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from cuda_kernels import kernel, needs_toolchain
+
+from redfuser_algebra.cli import status_of
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.ptx.cards import CARDS, card_named, estimate, occupancy
+from redfuser_algebra.run.audit import audited
+from redfuser_algebra.run.cuda import CudaKernel
+
+A100, H100 = CARDS["A100"], CARDS["H100"]
+
+
+@pytest.mark.parametrize(("card", "registers", "shared", "threads", "expected"), [
+    (A100, 32, 0, 256, 1.0), (A100, 64, 0, 256, 0.5), (A100, 255, 0, 256, 0.125), (H100, 128, 0, 1024, 0.0),
+    (A100, 32, 80 * 1024, 128, 2 * 4 / 64), (H100, 32, 0, 32, 0.5)])
+def test_occupancy(card, registers, shared, threads, expected):
+    """65536 registers, 32 blocks and 64 warps per multiprocessor; a block costs 1 KB of shared memory besides its own."""
+    assert occupancy(card, registers, shared, threads) == expected
+
+
+def test_the_slowest_resource_binds():
+    copied = estimate(A100, 2039e3, Counter())
+    assert copied.bound == "memory" and copied.memory == pytest.approx(1.0) and copied.roofline == 1.0
+    busy = estimate(A100, 2039e3, Counter({"fma.rn.f64": 108 * 1410 * 4, "mov.f64": 10**9}))
+    assert busy.bound == "double" and busy.double == pytest.approx(4.0) and busy.roofline == pytest.approx(0.25)
+    assert estimate(A100, 1.0, Counter({"ex2.approx.ftz.f32": 108 * 1410})).bound == "special"
+
+
+def test_an_unknown_card_is_refused():
+    with pytest.raises(OperatorError, match="choose one of A100"):
+        card_named("abacus")
+
+
+@needs_toolchain
+def test_a_sound_kernel_passes():
+    heard = []
+    found = kernel("logsumexp").audit(lengths=(3, 2500), card="A100", progress=lambda done, of: heard.append((done, of)))
+    assert found.passed and {b.architecture for b in found.binaries} == {"sm_80", "sm_90a"}
+    assert [(c.length, c.mode) for c in found.cases] == [(3, "in step"), (3, "random warps"), (2500, "in step")]
+    assert all(b.registers > 0 and b.occupancy > 0 and b.instructions > 0 for b in found.binaries)
+    assert found.estimate.bound in ("memory", "issue") and heard[-1][0] <= heard[-1][1]
+    told = json.loads(json.dumps(found.to_json()))
+    assert told["passed"] and told["operator"] == "logsumexp" and "2500, in step: ok" in str(found)
+
+
+@needs_toolchain
+def test_unsound_kernels_fail():
+    made = kernel("logsumexp")
+    wrong = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number + 1 < vectors")))
+    beyond = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number < vectors + 1")))
+    wasteful = replace(made, printed=replace(made.printed, body=made.printed.body.replace("% (32 // SIZE)", "% (16 // SIZE)")))
+    for bad, said in ((wrong, "error"), (beyond, "out-of-bounds"), (wasteful, "FAILED")):
+        found = bad.audit(lengths=(2500,))
+        assert not found.passed and said in str(found)
+
+
+@needs_toolchain
+def test_the_command_audits_and_tells_by_its_exit_code(monkeypatch, capsys):
+    found = audited(kernel("logsumexp"), (3,))
+    monkeypatch.setattr(CudaKernel, "audit", lambda kernel, **asked: found)
+    assert status_of(["audit", "logsumexp"]) == 0
+    assert "logsumexp (float32): passed" in capsys.readouterr().out
+    found = replace(found, cases=(replace(found.cases[0], fault="a fault"),))
+    assert status_of(["audit", "logsumexp", "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["passed"] is False
+
+
+def test_bad_words_are_told_in_one_message(capsys):
+    for words, said in ((["audit", "softmax", "--dtype", "int9"], "choose one of float32"), (["audit", "attention"], "a place per column")):
+        assert status_of(words) == 2
+        assert said in capsys.readouterr().err

@@ -1,0 +1,187 @@
+"""Printed CUDA kernels: the text is stable Python; executed without a GPU they mean what the operator means, and waste nothing."""
+
+import ast
+import math
+import re
+
+import numpy as np
+import pytest
+from cuda_kernels import drawn_case, kernel, limit, needs_toolchain, rows_of_numbers, run
+from lowered import FUSABLE, program, verdict
+
+import redfuser_algebra as ra
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.lower.numba_cuda import print_cuda
+from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.run.cuda import made_cuda
+from redfuser_algebra.run.export import exported_cuda
+
+SOME = ("softmax", "variance", "cross_entropy", "argmax_argmin", "softmax_entropy", "layernorm", "covariance", "count_max")
+
+
+@pytest.mark.slow
+def test_most_operators_without_columns_have_a_kernel_and_the_others_say_why():
+    printed = rows_of_numbers()
+    assert len(printed) > 60
+    for name in FUSABLE:
+        if program(name) is not None and name not in printed:
+            with pytest.raises(LoweringError, match="a place per column"):
+                kernel(name)
+            break
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_printing_twice_gives_the_same_python(dtype):
+    for name in SOME:
+        made = kernel(name, dtype)
+        assert print_cuda(made.program, made.signature, dtype).text == made.source
+        tree = ast.parse(made.source)
+        assert {"plan", "launch", "make", "fold", "combine", "finish"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_no_flag_lets_the_compiler_change_what_infinity_and_nan_mean():
+    assert "fastmath" not in kernel("softmax").source
+
+
+def test_an_exported_file_needs_numpy_and_numba_cuda_only_and_defines_no_name_twice():
+    for name in SOME:
+        tree = ast.parse(exported_cuda(kernel(name), 64 * "0"))
+        modules = {alias.name if isinstance(node, ast.Import) else node.module for node in tree.body
+                   if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+        assert {each.partition(".")[0] for each in modules} <= {"math", "sys", "time", "numpy", "numba", "llvmlite"}
+        defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        defined += [target.id for node in tree.body if isinstance(node, ast.Assign) for each in node.targets for target in ast.walk(each) if isinstance(target, ast.Name)]
+        assert len(set(defined)) == len(defined)
+        assert f"{name}: one pass over" in ast.get_docstring(tree)
+
+
+def test_wrong_doors_are_named(tmp_path):
+    fused = verdict("softmax").fused
+    with pytest.raises(OperatorError, match="choose one of float32"):
+        fused.kernel("cuda", dtype="int7")
+    with pytest.raises(OperatorError, match="choose one of sm_80"):
+        fused.kernel("cuda", arch="sm_1")
+    with pytest.raises(OperatorError, match="take the kernel's source"):
+        fused.export(tmp_path / "x.py", target="cuda", dtype="bfloat16", certificate="ab" * 32)
+
+
+@needs_toolchain
+def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_path, capsys):
+    from numba import cuda
+
+    path = ra.fuse(ra.operators["cross_entropy"]).export(tmp_path / "k.py", target="cuda", certificate="ab" * 32)
+    names = {"__name__": "exported"}
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+    x, label = np.zeros((2, 5, 700), np.float32), np.zeros((2, 5), np.int64)
+    warps, blocks, threads, arguments, shapes = names["plan"](x, label)
+    assert (warps, blocks, threads, shapes) == (8, 10, 256, [(2, 5)]) and len(arguments) == 7
+    assert names["plan"](x[:, :, :512].copy(), label[0])[:3] == (1, 2, 256)
+    for wrong, said in ((x.astype("f8"), "convert it"), (x[..., ::2], "contiguous"), (x[:, :3].copy(), "lengths must agree"), (x[0, 0], "it needs the axes")):
+        with pytest.raises((ValueError, TypeError), match=said):
+            names["plan"](wrong, label)
+    if not cuda.is_available():
+        assert names["main"]() == 1 and "no GPU here" in capsys.readouterr().out
+        with pytest.raises(OperatorError, match="there is no GPU"):
+            kernel("softmax")(np.zeros(3, np.float32))
+
+
+@needs_toolchain
+@pytest.mark.parametrize("name", [*SOME[:4], *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])])
+def test_ragged_lengths(name):
+    made = kernel(name)
+    for length in (1, 3, 31, 255):
+        if length >= ra.operators.entry(name).shortest:
+            ran, error = run(made, drawn_case(made, length))
+            assert error <= limit(made), (length, error)
+    assert ran.binary.spilled == 0 and ran.binary.stack == 0
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("name", "dtype"), [
+    ("softmax", "float32"), ("softmax_entropy", "float16"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (
+        ("softmax", "bfloat16"), ("variance", "float32"), ("variance", "float64")))])
+def test_long_rows_are_right_in_any_order_of_warps_and_move_no_byte_twice(name, dtype):
+    made = kernel(name, dtype)
+    for length in (8191, 8192):
+        binding = drawn_case(made, length)
+        ran, error = run(made, binding)
+        moved = sum(t.moved for kind, t in ran.counts.traffic.items() if kind.startswith("global"))
+        ideal = sum(a.nbytes for a in (*made.given(binding), *ran.outputs) if isinstance(a, np.ndarray))
+        shared = [t for kind, t in ran.counts.traffic.items() if kind.startswith("shared")]
+        assert error <= limit(made) and moved <= 1.02 * ideal and sum(t.moved for t in shared) <= 1.05 * sum(t.least for t in shared)
+        assert "local load" not in ran.counts.traffic
+    _, error = run(made, binding, Mode(together=False, rough=True, counts=False, seed=1))
+    assert error <= limit(made)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_arrays_may_begin_anywhere(shift):
+    made = kernel("layernorm")
+    _, error = run(made, drawn_case(made, 77), shifts=(shift, 0, 3))
+    assert error <= limit(made)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan, 0.0])
+def test_special_values(special):
+    for name in ("softmax", "softmax_entropy", "argmax_argmin", "count_max"):
+        made = kernel(name)
+        x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32).astype(np.float64)
+        x[0, :13], x[1] = special, special
+        binding = made.operator.bind(x=x)
+        assert run(made, binding)[1] <= limit(made), (name, special)
+
+
+@needs_toolchain
+def test_a_large_mean_does_not_spoil_the_variance():
+    made = kernel("variance")
+    x = (np.random.default_rng(0).normal(size=(2, 5000)) + 1e4).astype(np.float32).astype(np.float64)
+    assert run(made, made.operator.bind(x=x))[1] <= 1e-6
+
+
+@needs_toolchain
+def test_names_that_kernels_use_themselves_are_free_for_operators():
+    @ra.operator
+    def clash(thread: "row l", at: "l", items: "", seen: float = 2.0):
+        return ra.sum(thread * at, "l") * items + seen
+
+    fused = ra.fuse(clash)
+    made = made_cuda(clash, fused.form)
+    binding = clash.bind(np.ones((2, 3)), np.arange(3.0), np.array(5.0))
+    assert run(made, binding)[1] <= 1e-6
+
+
+@needs_toolchain
+def test_an_operator_that_the_catalogue_does_not_have():
+    @ra.operator
+    def gated(x: "l", g: "l"):
+        m = ra.max(ra.tanh(x) * 3, "l", where=g > 0)
+        e = ra.exp(ra.tanh(x) * 3 - m)
+        return ra.sum(e * e * g, "l", where=g > 0) / ra.sum(e, "l", where=g > 0)
+
+    fused = ra.fuse(gated)
+    made = made_cuda(gated, fused.form)
+    rng = np.random.default_rng(0)
+    for length in (5, 200):
+        binding = gated.bind(rng.normal(size=(3, length)).astype("f4").astype("f8"), rng.normal(size=(3, length)).astype("f4").astype("f8"))
+        assert run(made, binding)[1] <= 1e-5
+
+
+@needs_toolchain
+@pytest.mark.slow
+def test_every_operator_with_rows_of_numbers():
+    wrong = {}
+    for name in rows_of_numbers():
+        made = kernel(name)
+        for length in (31, 200):
+            ran, error = run(made, drawn_case(made, length))
+            if not error <= limit(made) or ran.binary.spilled or math.isnan(error):
+                wrong[name] = (length, error, ran.binary.spilled)
+    assert wrong == {}
+
+
+def test_registers_hold_what_a_thread_has_of_its_row():
+    for name in ("softmax", "variance", "kurtosis"):
+        assert len(re.findall("cuda.local.array", kernel(name).source)) == 3 + bool(program(name).maps)
