@@ -32,7 +32,7 @@ lab: .venv/.installed-lab
 	@.venv/bin/redfuser lab $(ARGS)
 
 bench: .venv/.installed-bench
-	@.venv/bin/redfuser bench $(ARGS)
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv/bin/redfuser bench $(ARGS)
 
 clean:
 	rm -rf .venv build dist

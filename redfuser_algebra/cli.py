@@ -159,11 +159,11 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            every: Annotated[bool, typer.Option("--all", help="All operators of the catalogue that can be fused.")] = False,
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
-           certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from the files in this folder.")] = None
+           certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None
            ) -> int:
     """Write kernels as files of their own, which need NumPy and Numba and check themselves when run.
 
-    The header names the hash of the certificate.  Unless a folder is named, the certificate is made: some seconds each.
+    The header names the hash of the certificate.  The certificate is made for it, which takes some seconds each.
     """
     if bool(targets) == every:
         raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",

@@ -5,6 +5,7 @@ Nothing here says how long anything takes: clocks are counters.
 
 import itertools
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,7 @@ def without_compilers(monkeypatch):
     monkeypatch.setattr(measure, "PEERS", ours)
     for module in (measure, report, peers):
         monkeypatch.setattr(module, "library", library)
-    monkeypatch.setattr(peers, "equal_threads", lambda number: peers.nullcontext())
+    monkeypatch.setattr(peers, "equal_threads", lambda number: nullcontext())
     monkeypatch.setattr(commands, "WORKLOADS", {"simple": SIMPLE, "other": replace(SIMPLE, name="other")})
     monkeypatch.setattr(commands, "OTHERS", {})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -102,12 +102,11 @@ def library(module: str) -> ModuleType | str:
 
 
 def equal_threads(number: int) -> AbstractContextManager:
-    """The same number of threads for BLAS, torch and, if it has not started yet, XLA."""
+    """The same number of threads for BLAS and torch; XLA takes one per core that this process may use, as kernels do."""
     torch = library("torch")
     if not isinstance(torch, str):
         torch.set_num_threads(number)
-    os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads={number}")
-    return threadpool_limits(number) if number else nullcontext()
+    return threadpool_limits(number)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.cost import default_schedule
-from redfuser_algebra.lower.kinds import natural_kinds
+from redfuser_algebra.lower.kinds import kinds, natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule
@@ -79,15 +79,18 @@ def error_limit(operator: Operator, type_: str) -> float:
 
 def _exactness(operator: Operator) -> str:
     """Which of LIMITS holds for an operator."""
-    terms = subterms(*operator.outputs)
+    terms, natural = subterms(*operator.outputs), natural_kinds(operator) | {name: "int64" for name, type_ in _scalar_types(operator) if type_ == "i8"}
     if any(term.op in ("round", "cast") and term.attrs[-1] for term in terms):
         return "moved"
-    return "steps" if any(map(_is_step, terms)) else "exact"
+    return "steps" if any(_is_step(term, natural) for term in terms) else "exact"
 
 
-def _is_step(term: Expr) -> bool:
-    """Whether rounded operands may fall to the other side; given numbers are compared as they are."""
-    return term.op in ROUNDINGS or term.op in COMPARISONS and any(part.op not in LEAVES for part in term.args)
+def _is_step(term: Expr, natural: Mapping[str, str]) -> bool:
+    """Whether rounded operands may fall to the other side; whole numbers, and numbers as they were given, cannot."""
+    def leaf(part: Expr) -> str:
+        return {"int64": "i", "bool": "b"}.get(natural.get(part.name, ""), "f")
+
+    return term.op in ROUNDINGS or term.op in COMPARISONS and any(arg.op not in LEAVES and kinds(arg, leaf)[arg] == "f" for arg in term.args)
 
 
 def _scalar_types(operator: Operator) -> Iterator[tuple[str, str]]:

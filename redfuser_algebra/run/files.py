@@ -160,19 +160,17 @@ def _save_one(file: object, suffix: str, array: np.ndarray) -> None:
         np.savetxt(file, np.atleast_1d(array), fmt="%.17g", delimiter="," if suffix == ".csv" else " ")
 
 
-def recorded_certificate(folder: Path, operator: Operator, form: FusedForm) -> str:
-    """The hash of the certificate that a file of a folder names for this operator and form.
+def recorded_certificate(folder: Path, operator: Operator, form: FusedForm) -> str | None:
+    """The hash of the certificate that a file of a folder names for this operator and form; None if there is none.
 
-    Looked for in the files whose name starts with the operator's and that hold its text and update rule.  Raises
-    OperatorError if there is none.
+    Looked for in the files whose name starts with the operator's and that hold its text and update rule.
     """
     for path in sorted(folder.glob(f"{operator.name}_*.py")):
         text = path.read_text(encoding="utf-8")
         found = re.search(r"^Certificate: sha256 ([0-9a-f]{64})$", text, re.MULTILINE)
         if found and all(line.strip() in text for line in (*str(operator).splitlines(), *form.update.splitlines())):
             return found[1]
-    raise OperatorError(f"the certificate of {operator.name}", f"no file in {folder} names that of this operator and form",
-                        "leave the folder out: the certificate is made, which takes some seconds")
+    return None
 
 
 def save_text(path: Path, text: str) -> Path:
