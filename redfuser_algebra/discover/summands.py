@@ -156,6 +156,8 @@ def _in_one_order(element: Expr) -> Expr:
 
     What has neither pivots nor copies of axes in it stays as it was written.
     """
+    if not any(part.op == "reduce" or any(copied_axis(axis) != axis for axis in part.axes) for part in subterms(element)):
+        return element
     free = set(element.axes)
 
     def as_written(term: Expr) -> bool:
