@@ -193,3 +193,22 @@ def test_the_cost_model_knows_what_is_slower():
     assert one_row.parts == 2 and default_schedule(program("kurtosis"), {"l": 100}, 1, 4, machine).parts == 1
     decoding = default_schedule(program("attention"), {"m": 1, "k": 64, "l": 32768, "j": 64}, 1, 4, machine)
     assert decoding.parts == 2 and decoding.block == 1
+
+
+@pytest.mark.parametrize("name", ["moment_of_inertia", "center_of_mass_inertia", "attention", "farthest_from_centroid_2d", "barlow_twins", "moe_routing"])
+def test_loops_over_short_columns_are_written_out(name, interpreted_kernels, monkeypatch):
+    if program(name) is None:
+        pytest.skip("the search finds no form")
+    monkeypatch.setattr(kernels, "MANY", 8)
+    check(name, inputs(name, 31), "float64", Schedule(7, 2 if program(name).block else 1))
+    made = [each for each in kernels._kernels.values() if each and each.signature.sizes]
+    for each in made:
+        for axis, length in each.signature.sizes.items():
+            assert length <= kernels.SHORT and f"range(n_{axis})" not in each.source.text
+    assert made or name in ("barlow_twins", "moe_routing")
+
+
+def test_a_kernel_for_three_columns_refuses_four():
+    text = print_cpu(program("moment_of_inertia"), Signature({"m": "f8", "r": "f8"}, {}, sizes={"c": 3})).text
+    with pytest.raises(ValueError, match="another number of columns"):
+        plain_module(text, "inertia").sweep(0, 1, 4, 1, np.arange(1), np.ones((1, 8)), np.arange(1), np.ones((1, 8, 4)), 8, 4, np.empty(1))

@@ -29,7 +29,8 @@ CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos",
 class Work:
     """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, and the rest.
 
-    `products` holds, for each matrix product, the extents that neither the tile nor the block decides.
+    `products` holds, for each matrix product, the extents that neither the tile nor the block decides; with `passes_over`
+    a mask compares positions along both axes, so that about half of all tiles hold nothing.
     """
 
     rows: int
@@ -41,6 +42,7 @@ class Work:
     map_bytes: float
     components: int
     products: tuple[int, ...]
+    passes_over: bool
 
 
 def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int, machine: Machine) -> Schedule:
@@ -63,7 +65,15 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
     return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width), written,
-                len(program.updates), tuple(products))
+                len(program.updates), tuple(products), all(_is_triangle(program, u.where) for u in program.updates))
+
+
+def _is_triangle(program: TileProgram, mask: Expr | None) -> bool:
+    """Whether a mask compares positions along the reduced axis with those of rows of a block."""
+    if mask is None:
+        return False
+    axes = {term.axis for term in subterms(mask) if term.op == "index"}
+    return {program.axis, program.block} <= axes and any(term.op.startswith(("less", "greater")) for term in subterms(mask))
 
 
 def _seconds(program: TileProgram, exprs: Iterable[Expr], extent: object, width: int) -> float:
@@ -87,7 +97,8 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
         slow = (1 + RAMP / extent) * (1 + RAMP / tile) * (1 + RAMP / block)
         spilled = block * tile * width * 2 > machine.second
         per_element += 2 * extent * width / 4 / FLOPS * slow * (1.5 if spilled else 1.0)
-    row = work.length * per_element + math.ceil(work.length / tile) * STEP * work.components
+    seen = min(1.0, (1 + (tile + block) / work.length) / 2) if work.passes_over else 1.0
+    row = work.length * seen * per_element + math.ceil(work.length / tile) * STEP * work.components
     items = work.rows // block_axis * math.ceil(block_axis / block)
     rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
     return work.rows * row * rounds + (schedule.parts - 1) * MERGE

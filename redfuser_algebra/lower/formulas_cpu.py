@@ -36,6 +36,7 @@ class FormulaPrinter:
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         self.program, self.signature = program, signature
         self.storage = Storage(program, signature)
+        self.fixed = signature.sizes | {copy: signature.sizes[axis] for copy, axis in program.copies.items() if axis in signature.sizes}
         self.functions: list[str] = []
 
     def size(self, axis: str) -> str:
@@ -48,7 +49,7 @@ class FormulaPrinter:
         axis = self.program.axis
         single = self.signature.real == "f4" and (choosing or computed_in_single(exprs, loops))
         sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", inverts=True)
+        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", self.fixed, inverts=True)
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}
@@ -57,7 +58,7 @@ class FormulaPrinter:
         """Statements that do the steps in order; neighbours share a function."""
         axis, lines = self.program.axis, []
         for number, (wide, group) in enumerate(groupby(steps, lambda step: self._wide(step, symbol))):
-            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, inverts=wide == "f4")
+            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, self.fixed, inverts=wide == "f4")
             for step in group:
                 self._assign(function, step)
             lines.append(self.printed(function, loop=False))

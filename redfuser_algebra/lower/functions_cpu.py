@@ -6,6 +6,7 @@ computed in the outermost loop that knows all its axes, and once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -39,11 +40,12 @@ class Function:
     """A function under construction: `nest` holds the loops that are open, outermost first.
 
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
-    the operations that they complete.
+    the operations that they complete.  Loops over axes with a `fixed` length are written out.
     """
 
-    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, partial: bool = False, inverts: bool = False) -> None:
-        self.name, self.leaf, self.sizes, self.wide, self.partial, self.inverts = name, leaf, sizes, wide, partial, inverts
+    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
+        self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts = name, leaf, sizes, wide, fixed, inverts
+        self.partial, self.guards = False, {}
         self.nest = [Loop("")]
         self.arguments: dict[str, str] = {}
         self.results: dict[str, str] = {}
@@ -70,6 +72,10 @@ class Function:
     def close(self) -> None:
         """Close the innermost loop and put it where it was opened."""
         loop = self.nest.pop()
+        if loop.axis in self.fixed:
+            for place in range(self.fixed[loop.axis]):
+                self.nest[-1].lines += [re.sub(rf"\b{self.index(loop.axis)}\b", str(place), line) for line in loop.lines]
+            return
         size = self.argument(*_size_argument(loop.axis, self.sizes))
         self.line(f"for {self.index(loop.axis)} in range({size}):")
         self.nest[-1].lines += [f"    {line}" for line in loop.lines]
@@ -144,6 +150,7 @@ class Function:
         variable = self.argument(leaf.variable, leaf.given)
         named = dict(zip(map(copied_axis, term.axes), term.axes, strict=True))
         order = term.axes if term.op == "symbol" and set(term.axes) != set(leaf.axes) and len(term.axes) == len(leaf.axes) else ()
+        self.guards |= {f"{variable}.shape[{dim}]": self.fixed[axis] for dim, axis in enumerate(leaf.axes) if axis in self.fixed}
         places = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
         text = f"{variable}[{', '.join(map(self.index, places))}]" if leaf.axes else variable
         return Code(text, leaf.type)
@@ -172,10 +179,15 @@ class Function:
 
     def text(self, loop: bool) -> str:
         """The definition; a loop over elements may be reordered, and the rest is computed as written."""
-        body = ["wide_vectors()", *self.nest[0].lines] if loop else list(self.nest[0].lines)
+        body = ["wide_vectors()", *self._guarded(), *self.nest[0].lines] if loop else list(self.nest[0].lines)
         if self.results:
             body.append("return " + ", ".join(self.results))
         return "\n".join([f"@njit(**{'LOOP' if loop else 'PART'})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+
+    def _guarded(self) -> list[str]:
+        """From here on the compiler, too, knows how far apart the elements of a column are."""
+        wrong = " or ".join(f"{extent} != {length}" for extent, length in self.guards.items())
+        return [f"if {wrong}:", '    raise ValueError("this kernel was printed for another number of columns")'] if wrong else []
 
     def call(self) -> str:
         """The caller's statement."""

@@ -139,7 +139,7 @@ class _Printer(StagePrinter):
 
     def _passed_over(self) -> list[str]:
         """If all updates have the same mask, a tile where it can hold nowhere changes nothing."""
-        masks = dict.fromkeys(u.lift if u.monoid == "any" and u.mask is None else u.mask for u in self.program.updates)
+        masks = dict.fromkeys(u.where for u in self.program.updates)
         mask = next(iter(masks))
         if len(masks) > 1 or mask is None or symbol_names(mask):
             return []

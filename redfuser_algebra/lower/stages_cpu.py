@@ -4,6 +4,7 @@ In: the updates of a stage.  Out: lines that call the functions printed for them
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
@@ -108,6 +109,8 @@ class StagePrinter(FormulaPrinter):
                     self._accumulate(function, update, columns, types.get(update.name, ""))
 
         self.nested(function, (axis, *columns), body)
+        if columns and all(column in self.fixed for column in columns):
+            _in_registers(function, [self.held(u.name).name for u in updates if u.name not in left])
         return [self.printed(function), *joins]
 
     def _starts(self, function: Function, updates: list[Update]) -> tuple[dict[str, str], list[str]]:
@@ -184,6 +187,16 @@ class StagePrinter(FormulaPrinter):
         into = f"{held.name}[:nb]" if rows else f"{held.name}.reshape((1, {columns}))"
         into = into if not rows or len(held.columns) == 1 else f"{into}.reshape((nb, {columns}))"
         return [call_, f"add({into}, {result})"]
+
+
+def _in_registers(function: Function, arrays: list[str]) -> None:
+    """Sums in places of arrays, all written out, become variables: memory would be read and written for each element."""
+    lines = "\n".join(function.nest[0].lines)
+    places = dict.fromkeys(re.findall(rf"\b(?:{'|'.join(arrays)})\[[\d, ]+\]", lines))
+    names = {place: f"sum{number}" for number, place in enumerate(places)}
+    for place, name in names.items():
+        lines = lines.replace(place, name)
+    function.nest[0].lines = [*(f"{name} = {place}" for place, name in names.items()), *lines.split("\n"), *(f"{place} = {name}" for place, name in names.items())]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

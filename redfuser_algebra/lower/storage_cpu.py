@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
@@ -16,16 +16,20 @@ from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, stem, symbol
 
 _OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
                    r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|wide_vectors|ahead|touch|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None")
+                   r"|wide_vectors|ahead|touch|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether np.dot may be used."""
+    """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether np.dot may be used.
+
+    `sizes` holds the lengths of short column axes that the kernel is made for, too: their loops are written out.
+    """
 
     arrays: Mapping[str, str]
     params: Mapping[str, str]
     blas: bool = True
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def real(self) -> str:

@@ -68,6 +68,11 @@ class Update:
         return symbol(self.name, self.axes)
 
     @property
+    def where(self) -> Expr | None:
+        """Which elements can change the component; None if all can."""
+        return self.lift if self.monoid == "any" and self.mask is None else self.mask
+
+    @property
     def stuck(self) -> Expr | None:
         """Where the component cannot stay at its own pivot: the rebase of components that are 1 from p to p is NaN.
 

@@ -26,7 +26,7 @@ from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, laid_out
-from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel
+from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.state import Held, State, finalize, merge
 from redfuser_algebra.run.schedules import tuned
 from redfuser_algebra.run.threads import MOST_THREADS, one_blas_thread, side_by_side
@@ -47,6 +47,7 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     compiled = kernel_of_call(operator, form, binding, signature)
     if compiled is None:
         return None
+    signature = compiled.signature
     batch = math.prod(binding.batch)
     schedule = schedule or chosen_schedule(compiled, signature, binding.sizes, batch)
     check(compiled.program, schedule, binding.sizes[form.axis])
@@ -75,7 +76,9 @@ def kernel_of_call(operator: Operator, form: FusedForm, binding: Binding, signat
     """The kernel that a call would run."""
     if signature is None or not all(binding.sizes.values()) or not all(binding.batch) or _places_missing(form, binding):
         return None
-    return kernel_for(operator, form, signature)
+    compiled = kernel_for(operator, form, signature)
+    short = short_columns(compiled.program, binding.sizes) if compiled else {}
+    return kernel_for(operator, form, replace(signature, sizes=short)) if short else compiled
 
 
 COMPILES, LOADS = 1 << 27, 1 << 22

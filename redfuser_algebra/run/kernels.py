@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
@@ -29,6 +31,9 @@ from redfuser_algebra.lower.tile import LoweringError, TileProgram
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
+
+SHORT, MANY = 4, 1 << 16
+"""The length up to which loops over a column axis are written out, and the elements from which on that is worth a kernel."""
 
 _lock = threading.RLock()
 _kernels: dict[tuple, Compiled | None] = {}
@@ -56,6 +61,7 @@ class Compiled:
     program: TileProgram
     source: CpuSource
     form: FusedForm
+    signature: Signature
     schedules: dict[tuple[int, ...], Schedule] = field(default_factory=dict)
 
     @property
@@ -98,6 +104,13 @@ def kernel_for(operator: Operator, form: FusedForm, signature: Signature) -> Com
         return _kernels[key]
 
 
+def short_columns(program: TileProgram, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The axes so short that loops over them are better written out, where there are many elements to pay for a kernel of their own."""
+    places = {u.axes[-1] for u in program.updates if MONOIDS[u.monoid].counted}
+    columns = {axis for own in program.inputs.values() for axis in program.columns(own)} - places
+    return {axis: sizes[axis] for axis in sorted(columns) if sizes[axis] <= SHORT} if sizes[program.axis] >= MANY else {}
+
+
 def known_kernel(operator: Operator, form: FusedForm, signature: Signature) -> Compiled | None:
     """The kernel if it was asked for before."""
     return _kernels.get(_key(operator, form, signature))
@@ -106,7 +119,7 @@ def known_kernel(operator: Operator, form: FusedForm, signature: Signature) -> C
 def _made(operator: Operator, form: FusedForm, signature: Signature) -> Compiled | None:
     try:
         program = lower(operator, form)
-        return Compiled(program, print_cpu(program, signature), form)
+        return Compiled(program, print_cpu(program, signature), form, signature)
     except LoweringError:
         return None
 
@@ -123,7 +136,7 @@ def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Ex
 
 def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
     formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
-    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas
+    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas, tuple(signature.sizes.items())
 
 
 def cache_folder() -> Path:
