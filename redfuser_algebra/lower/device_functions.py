@@ -41,8 +41,8 @@ class DeviceFunction(Function):
 
     def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
         axis = printer.program.axis
-        super().__init__(name, printer.leaves(variable), printer.sizes, wide, partial, inverts=True)
-        self.printer, self.axis = printer, axis
+        super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)
+        self.printer, self.axis, self.partial = printer, axis, partial
         self.returned: list[Code] = []
 
     def line(self, text: str) -> None:
