@@ -56,11 +56,27 @@ def test_b31_a_constant_column_stays_constant_however_it_is_cut(cuts):
 
 
 def test_the_weighted_variance_of_equal_numbers_is_nothing():
-    case, fused = CASES["B27"], ra.fuse(CASES["B27"].operator)
-    weights = np.array([0.0, 0.3, 2.7, 0.1, 0.7, 0.0])
-    binding = case.operator.bind(np.full(6, 0.83), weights)
+    @ra.operator(assume="w >= 0")
+    def weighted_variance(x: "l", w: "l"):
+        return ra.sum(w * (x - ra.sum(w * x, "l") / ra.sum(w, "l")) ** 2, "l")
+
+    fused = ra.fuse(weighted_variance)
+    binding = weighted_variance.bind(np.full(6, 0.83), np.array([0.0, 0.3, 2.7, 0.1, 0.7, 0.0]))
     for sizes in ((6,), (2, 4), (1, 1, 1, 1, 1, 1), (5, 1)):
-        assert fused_by_chunks(case.operator, fused.form, binding, sizes)[1] == 0.0
+        assert fused_by_chunks(weighted_variance, fused.form, binding, sizes) == 0.0
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 2), (2, 2), (2, 1, 1), (1, 1, 1, 1)])
+def test_a_part_whose_weights_cancel_has_no_mean_but_a_sum(sizes):
+    @ra.operator
+    def about_the_mean(x: "l", w: "l"):
+        return ra.sum(w * (x - ra.sum(w * x, "l") / ra.sum(w, "l")) ** 2, "l")
+
+    for x, w in (([3, -2.5, 1.5, -1.5], [0.5, 3, -1.5, 1.5]), ([1, 3, 2, -1], [1, -1, 3, -1]), ([1, 1, 2, 5], [1, -1, 1, 2]),
+                 ([1, 1, 2, 5], [1, 1e-17 - 1, 1, 2])):
+        binding = about_the_mean.bind(np.array(x, float), np.array(w, float))
+        got = fused_by_chunks(about_the_mean, ra.fuse(about_the_mean).form, binding, sizes)
+        np.testing.assert_allclose(got, reference(about_the_mean, binding), rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)

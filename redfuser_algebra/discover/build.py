@@ -10,7 +10,7 @@ from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.decode import times
-from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
+from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Result
 from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.encode import primed
@@ -53,7 +53,7 @@ def built(search: Search) -> FusedForm:
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     values = {name: substitute(value, length) for name, value in _pivots(search)}
-    pivots = tuple(Pivot(name, value, value.axes, _mean(symbol(name, value.axes), value, state, search.axis))
+    pivots = tuple(Pivot(name, value, value.axes, _mean(symbol(name, value.axes), value, state, search.facts))
                    for name, value in values.items())
     results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, r.mask)
                     for r in search.cascade.reductions)
@@ -64,8 +64,11 @@ def built(search: Search) -> FusedForm:
         trace=tuple(search.questions))
 
 
-def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], axis: str) -> Mean | None:
-    """What makes a pivot s / W the mean of x: s is kept as Σ w x and W as Σ w, over the same elements; None if it is none."""
+def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) -> Mean | None:
+    """What makes a pivot s / W the mean of x: s is kept as Σ w x and W as Σ w ≥ 0, over the same elements; None if it is none.
+
+    Weights of any sign may cancel in a part, whose mean is then far from everything: such are divided anew.
+    """
     sums = {component.name: component for component in state if component.monoid == "sum" and component.fixed}
     above, below = (sums.get(part.name) if part.op == "symbol" else None for part in (*value.args, value, value)[:2])
     if value.op != "divide" or above is None or (below is None and value.args[1].op != "size"):
@@ -74,10 +77,10 @@ def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], axis: str) -> 
     factors = operands(above.lift, "multiply")
     at = next((place for place, factor in enumerate(factors) if factor is weight), None)
     rest = factors if weight is const(1) else [] if at is None else factors[:at] + factors[at + 1:]
-    if mask is not above.mask or not rest:
+    if mask is not above.mask or not rest or facts.under(mask).sign(weight) not in (POSITIVE, NONNEGATIVE):
         return None
     left = times(weight, call("subtract", reduce(lambda a, b: a * b, rest), pivot))
-    return Mean(Expr("reduce", (left,) if mask is None else (left, mask), ("sum", axis, "")) / value.args[1], value.args[1])
+    return Mean(Expr("reduce", (left,) if mask is None else (left, mask), ("sum", facts.axis, "")) / value.args[1], value.args[1])
 
 
 def _order_of_parts(state: tuple[Component, ...]) -> str:

@@ -140,12 +140,16 @@ def _corrected(values: _Values, name: str, value: np.ndarray) -> np.ndarray:
 
 
 def _between(merged: _Values, a: _Values, b: _Values, name: str, value: np.ndarray) -> np.ndarray:
-    """The mean of two parts, from one towards the other by the other's share: that of equal means is the same mean."""
+    """The mean of two parts, from one towards the other by the other's share: that of equal means is the same mean.
+
+    A part of no weight has no mean and no share; one whose weights cancel has x/0, and then the formula says what it is.
+    """
     own, other, total = a.named(name), b.named(name), merged.means[name].total
     with np.errstate(all="ignore"):
         share = b.of(total) / merged.of(total)
-        moved = np.where(share == 0, own, np.where(share == 1, other, own + (other - own) * share))
-    return np.where(np.isfinite(moved), moved, value)
+        moved = np.where(np.isnan(other) & (share == 0), own,
+                         np.where(np.isnan(own) & (share == 1), other, own + (other - own) * share))
+    return np.where(np.isfinite(moved) & np.isfinite(value), moved, value)
 
 
 def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:
