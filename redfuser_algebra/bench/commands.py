@@ -50,6 +50,8 @@ def bench_workloads(
     chosen, others = _chosen(names)
     size = _shape(shape, chosen) if shape else None
     checked = plot.checked(plot_file) if plot_file else None
+    for path in filter(None, (json_file, report_file, plot_file)):
+        files.writable(Path(path))
     results = report.Results(MOST_THREADS, runs or (3 if quick else 15))
     steps = _steps(results, chosen, others, size, quick)
     try:

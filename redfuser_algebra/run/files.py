@@ -175,10 +175,15 @@ def recorded_certificate(folder: Path, operator: Operator, form: FusedForm) -> s
 
 def save_text(path: Path, text: str) -> Path:
     """Write a text file, whole or not at all.  Raises OperatorError for a path that cannot be written."""
+    return written(writable(path), lambda file: file.write(text.encode()))
+
+
+def writable(path: Path) -> Path:
+    """A path that a file can be written to.  Raises OperatorError otherwise, before work is done in vain."""
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         failed = "it is a folder" if path.is_dir() else f"{path.parent} is not a folder that can be written to"
         raise OperatorError(f"writing {path}", failed, "choose another path")
-    return written(path, lambda file: file.write(text.encode()))
+    return path
 
 
 def written(path: Path, write: Callable[[object], None]) -> Path:
