@@ -74,9 +74,10 @@ def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_pa
     names = {"__name__": "exported"}
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     x, label = np.zeros((2, 5, 700), np.float32), np.zeros((2, 5), np.int64)
-    warps, blocks, threads, arguments, shapes = names["plan"](x, label)
-    assert (warps, blocks, threads, shapes) == (8, 10, 256, [(2, 5)]) and len(arguments) == 7
-    assert names["plan"](x[:, :, :512].copy(), label[0])[:3] == (1, 2, 256)
+    launches, arguments, held, shapes = names["plan"](x, label)
+    assert (launches, held, shapes) == ([((8, "whole"), 10, 256)], 10, [(2, 5)]) and len(arguments) == 9
+    assert names["plan"](x[:, :, :512].copy(), label[0])[0] == [((1, "whole"), 2, 256)]
+    assert names["plan"](np.zeros((5, 1 << 20), np.float32), label[0])[0] == [((8, "part"), 5 * 128, 256), ((8, "join"), 5, 256)]
     for wrong, said in ((x.astype("f8"), "convert it"), (x[..., ::2], "contiguous"), (x[:, :3].copy(), "lengths must agree"), (x[0, 0], "it needs the axes")):
         with pytest.raises((ValueError, TypeError), match=said):
             names["plan"](wrong, label)
@@ -94,7 +95,7 @@ def test_ragged_lengths(name):
         if length >= ra.operators.entry(name).shortest:
             ran, error = run(made, drawn_case(made, length))
             assert error <= limit(made), (length, error)
-    assert ran.binary.spilled == 0 and ran.binary.stack == 0
+    assert all(binary.spilled == binary.stack == 0 for binary, _ in ran.binaries)
 
 
 @needs_toolchain
@@ -113,6 +114,19 @@ def test_long_rows_are_right_in_any_order_of_warps_and_move_no_byte_twice(name, 
         assert "local load" not in ran.counts.traffic
     _, error = run(made, binding, Mode(together=False, rough=True, counts=False, seed=1))
     assert error <= limit(made)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("name", ["kurtosis", *(pytest.param(name, marks=pytest.mark.slow) for name in ("logsumexp", "argmax_argmin", "cross_entropy"))])
+def test_few_long_rows_are_shared_by_blocks(name):
+    """8 parts of 65,550 elements; 9 parts of 73,800, of which the last is short."""
+    made = kernel(name)
+    for length in (65_550, 73_800):
+        binding = drawn_case(made, length)
+        assert [chosen for chosen, _, _ in made.file.plan(made.given(binding))[0]] == [(8, "part"), (8, "join")]
+        ran, error = run(made, binding)
+        moved = sum(t.moved for kind, t in ran.counts.traffic.items() if kind.startswith("global"))
+        assert error <= limit(made) and moved <= 1.02 * sum(a.nbytes for a in made.given(binding) if isinstance(a, np.ndarray))
 
 
 @needs_toolchain
@@ -177,8 +191,8 @@ def test_every_operator_with_rows_of_numbers():
         made = kernel(name)
         for length in (31, 200):
             ran, error = run(made, drawn_case(made, length))
-            if not error <= limit(made) or ran.binary.spilled or math.isnan(error):
-                wrong[name] = (length, error, ran.binary.spilled)
+            if not error <= limit(made) or any(binary.spilled for binary, _ in ran.binaries) or math.isnan(error):
+                wrong[name] = (length, error)
     assert wrong == {}
 
 

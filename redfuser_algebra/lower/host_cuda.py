@@ -15,6 +15,9 @@ WARPS = {True: (1, 2, 4, 8, 16), False: (1, 8)}
 STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
 _DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
 
+SPLIT, PARTS, BLOCKS = 1 << 16, 256, 1024
+"""From which length on a row may be shared by blocks, by how many at most, and how many blocks are enough in all."""
+
 _DESCRIBED = '''
 def described(array):
     """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
@@ -46,6 +49,8 @@ def sizes_of(arrays):
             raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
         if dtype != DTYPES[name]:
             raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
     return sizes, leading
 '''
 
@@ -53,26 +58,29 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    warps, blocks, threads, arguments, shapes = plan(GIVEN)
+    launches, arguments, held, shapes = plan(GIVEN)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(held, dtype, stream=stream) for dtype in HELD]
     outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
-    if warps not in KERNELS:
-        KERNELS[warps] = make(warps)
-    KERNELS[warps][blocks, threads, stream](*flat, *outputs)
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
     results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
     return results[0] if len(results) == 1 else tuple(results)'''
 
 
-def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...]) -> list[str]:
+def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[str]) -> list[str]:
     """The lines of `plan` and `launch`, and the tables they read."""
     given = ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
     axes = {names[name]: own for name, own in program.inputs.items()}
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
     order = [tuple(a for a in (*program.rows, program.axis) if a in own) for own in program.output_axes]
     tables = [f"AXES = {axes!r}", "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
-              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]", "KERNELS = {}", ""]
+              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]", 
+              f"HELD = [{', '.join({'f4': 'np.float32', 'f8': 'np.float64', **_DTYPES}[type_] for type_ in held)}]", "KERNELS = {}", ""]
     return [*tables, *_DESCRIBED.splitlines(), "", "", *_plan(program, names, signature, axes, given), "", "", f"def launch({given}, stream=0):",
             *_RUN.replace("GIVEN", given).splitlines()]
 
@@ -82,11 +90,16 @@ def _plan(program: TileProgram, names: Mapping[str, str], signature: Signature, 
     sizes = dict.fromkeys(a for own in known for a in own if a not in program.copies)
     scalars = {"i8": "np.int64", "b1": "np.bool_"}
     arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
-    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"np.int64(sizes[{a!r}])" for a in sizes), "np.int64(items)"]
-    return [f"def plan({given}):", '    """Warps per row, blocks, threads per block, the kernel\'s arguments before its outputs, and the shapes of those."""',
+    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"np.int64(sizes[{a!r}])" for a in sizes), "np.int64(items)", "np.int64(parts)", "np.int64(piece)"]
+    length = f"sizes[{program.axis!r}]"
+    split = ([f"    parts = max(1, min({PARTS}, {BLOCKS} // items, {length} // {SPLIT // 8})) if {length} >= {SPLIT} else 1",
+              f"    piece = -(-{length} // parts // 32) * 32 if parts > 1 else {length}",
+              "    launches = [((8, 'part'), items * parts, 256), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]"]
+             if not program.maps else [f"    parts, piece, launches = 1, {length}, [((warps, 'whole'), blocks, threads)]"])
+    return [f"def plan({given}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, how many parts there are, and the shapes of the outputs."""',
             f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})",
             f"    items = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}",
             f"    warps = next((w for w in {WARPS[bool(program.maps)]} if sizes[{program.axis!r}] <= 32 * w * TILE), 8)",
             "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
-            "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
-            "    return warps, blocks, threads, arguments, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]
+            *split, "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
+            "    return launches, arguments, items * parts, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -2,7 +2,8 @@
 
 Out: a module that needs NumPy and numba-cuda.  Every thread folds tiles of its row into a state of its own; states are
 merged within the warp by shuffles, then within the block through shared memory.  Maps are written from the registers
-that the row still lies in, or in a second sweep if it is longer than the block's tile.
+that the row still lies in, or in a second sweep if it is longer than the block's tile.  Where there are few long rows
+several blocks share one: each leaves its state in memory, and a second launch joins them.
 """
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class _Printer:
         self.final = self.functions.finish(self.outputs)
         for place in self.program.maps:
             self.functions.map(place, self.outputs[place])
-        pieces = [self._load(), *([self._store()] if self._real_maps() else []), self._kernel(), host(self.program, self.names, self.signature, self.dtype, self.outputs)]
+        pieces = [self._load(), *([self._store()] if self._real_maps() else []), self._kernel(), host(self.program, self.names, self.signature, self.dtype, self.outputs, [t for _, t in self._held()])]
         text = "\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)])
         used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in text)
         vector = 16 // BYTES[self.dtype]
@@ -92,21 +93,21 @@ class _Printer:
         lines = [f"def load({', '.join(self._load_arguments())}):",
                  '    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""',
                  "    for flight in range(FLIGHT):", "        number = first + flight * span + thread", "        full = number < vectors",
-                 "        place = head + number * VECTOR", "        for k in range(VECTOR):",
+                 "        place = begin + head + number * VECTOR", "        for k in range(VECTOR):",
                  "            ok[flight * VECTOR + k] = full", "            at[flight * VECTOR + k] = i4(place + k)"]
         for number, name in enumerate(self.streams):
             values = ", ".join(f"v_{name}[flight * VECTOR + {k}]" for k in range(16 // BYTES[self.dtype]))
             vector = [f"{values} = load_vector(p_{name} + place * SIZE, sel(full, i4(1), i4(0)))"]
             single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, sel(full, i4(1), i4(0)))"]
             lines += _in(vector if number == 0 else [f"if even_{name}:", *_in(vector), "else:", *_in(single)], 2)
-        lines += ["    edge = first == 0 and thread < edges", "    ok[TILE] = edge", "    at[TILE] = i4(sel(thread < head, thread, thread + vectors * VECTOR))"]
+        lines += ["    edge = first == 0 and thread < edges", "    ok[TILE] = edge", "    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
         lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))" for name in self.streams]
         for name in self.others:
             lines += ["    for slot in range(SLOTS):", f"        v_{name}[slot] = {self.names[name]}[o_{name} + sel(ok[slot], at[slot], i4(0))]"]
         return ["@cuda.jit(device=True)", *lines]
 
     def _load_arguments(self) -> list[str]:
-        return ["first", "thread", "span", "head", "vectors", "edges", *(f"p_{n}" for n in self.streams), *(f"even_{n}" for n in self.streams[1:]),
+        return ["first", "thread", "span", "begin", "head", "vectors", "edges", *(f"p_{n}" for n in self.streams), *(f"even_{n}" for n in self.streams[1:]),
                 *(part for n in self.others for part in (self.names[n], f"o_{n}")), "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
 
     def _store(self) -> list[str]:
@@ -122,21 +123,33 @@ class _Printer:
     def _kernel(self) -> list[str]:
         state, functions = self.functions.state, self.functions
         fold = functions.called("fold", {f"{v}_old": v for v in ("seen", *(n for n, _ in state))})
-        body = [*self._row(), *self._tile_arrays(), f"{functions.listed('')} = {self._identity()}", "first = 0", "more = True", "while more:",
+        body = [*self._row(), *self._tile_arrays(), f"{functions.listed('')} = {self._identity()}", "first = 0", "more = not joins", "while more:",
                 f"    load({', '.join(self._load_arguments())})", f"    {functions.listed('')} = {fold}",
-                "    first += FLIGHT * span", "    more = first < vectors", *self._merges(), *self._results()]
-        return ["def make(warps):", '    """The kernel in which so many warps share a row."""', "    span = 32 * warps", "    alone = warps == 1",
+                "    first += FLIGHT * span", "    more = first < vectors", *self._joined_parts(), *self._merges(), *self._results()]
+        return ["def make(warps, stage):", '    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""',
+                "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'",
                 "", "    @cuda.jit(launch_bounds=32 * max(warps, ROWS if alone else 1))", f"    def kernel({', '.join(self._arguments())}):", *_in(body, 2), "", "    return kernel"]
+
+    def _held(self) -> list[tuple[str, str]]:
+        """What a part of a row leaves in memory."""
+        return [] if self.program.maps else [("seen", "i8"), *self.functions.state]
+
+    def _joined_parts(self) -> list[str]:
+        """In a join each thread takes the state of one part."""
+        if self.program.maps:
+            return []
+        loads = [f"{v} = sel(there, part_{v}[place], {identity})" for (v, _), identity in zip(self._held(), self.functions.identities(), strict=True)]
+        return ["if joins:", "    there = thread < parts", "    place = row * parts + sel(there, thread, i8(0))", *_in(loads)]
 
     def _arguments(self) -> list[str]:
         arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
-        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "items",
-                *(f"out_{place}" for place in range(len(self.outputs)))]
+        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "items", "parts", "piece",
+                *(f"part_{v}" for v, _ in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
 
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
         axis = self.program.axis
-        lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread % 32, thread // 32 % warps", "item = i8(cuda.blockIdx.x)", "if alone:",
+        lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread % 32, thread // 32 % warps", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
                  "    item, thread = item * ROWS + thread // 32, lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
         for each in reversed(self.program.rows):
             lines += [f"i_{each} = rest % n_{each}", f"rest //= n_{each}"]
@@ -151,9 +164,10 @@ class _Printer:
                 lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
         for name in self.fixed:
             lines.append(f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]")
-        lead = f"p_{self.streams[0]}" if self.streams else "0"
-        lines += [f"head = min((-({lead}) // SIZE) % ({SECTOR} // SIZE), n_{axis})", f"vectors = (n_{axis} - head) // VECTOR", f"edges = n_{axis} - vectors * VECTOR"]
-        return lines + [f"even_{name} = (p_{name} + head * SIZE) % 16 == 0" for name in self.streams[1:]]
+        lead = f"p_{self.streams[0]} + begin * SIZE" if self.streams else "0"
+        lines += ["begin = part * piece", f"length = max(min(piece, n_{axis} - begin), i8(0))", f"head = min((-({lead}) // SIZE) % ({SECTOR} // SIZE), length)",
+                  "vectors = (length - head) // VECTOR", "edges = length - vectors * VECTOR"]
+        return lines + [f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:]]
 
     def _tile_arrays(self) -> list[str]:
         real = self.signature.real
@@ -184,7 +198,8 @@ class _Printer:
         lines = [f"{', '.join(self.final)} = {self.functions.called('finish', {})}"] if self.final else []
         lines += ["if live and thread == 0:", *_in(writes)] if writes else []
         lines += ["if thread == 0:", *_in(f"final_{name}[place] = {name}" for name in told)] if told else []
-        first = ["if warp == 0 or alone:", *_in(lines)] if lines else []
+        keeps = ["if thread == 0:", *_in(f"part_{v}[item * parts + part] = {v}" for v, _ in self._held())]
+        first = ["if splits:", *_in(keeps), "elif warp == 0 or alone:", *_in(lines)] if self._held() else ["if warp == 0 or alone:", *_in(lines)]
         if not told:
             return [*first, *(self._maps() if self.program.maps else [])]
         shared = ["place = sel(alone, i8(cuda.threadIdx.x) // 32, i8(0))"] + [f"final_{name} = cuda.shared.array(ROWS, {types[name]})" for name in told]

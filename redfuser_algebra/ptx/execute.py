@@ -17,52 +17,55 @@ from redfuser_algebra.ptx.text import Kernel
 
 @dataclass(frozen=True)
 class Executed:
-    """What a launch left behind: outputs, counts, the binary it ran, and how many blocks of how many threads there were."""
+    """What the launches left behind: outputs, counts, and the binary and the threads per block of each launch."""
 
     outputs: tuple[np.ndarray, ...]
     counts: Counts
-    binary: Compiled
-    blocks: int
-    threads: int
+    binaries: tuple[tuple[Compiled, int], ...]
 
 
 @dataclass
 class KernelFile:
-    """A kernel file; its kernels are compiled when first asked for, one per architecture and number of warps."""
+    """A kernel file; its kernels are compiled when first asked for, one per architecture and choice of its plan."""
 
     text: str
-    made: dict[tuple[str, int], tuple[Compiled, Kernel]] = field(default_factory=dict)
+    made: dict[tuple, tuple[Compiled, Kernel]] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names["__name__"] = "kernel_file"
         exec(compile(self.text, "<kernel file>", "exec"), self.names)
 
-    def plan(self, given: Sequence[object]) -> tuple[int, int, int, list, list[tuple[int, ...]]]:
-        """The file's own plan: warps per row, blocks, threads, arguments, shapes of the outputs."""
+    def plan(self, given: Sequence[object]) -> tuple[list, list, int, list[tuple[int, ...]]]:
+        """The file's own plan: launches, arguments, how many parts of rows there are, shapes of the outputs."""
         plan: Callable = self.names["plan"]
         return plan(*given)
 
-    def binary(self, given: Sequence[object], architecture: str) -> tuple[Compiled, Kernel]:
-        """The compiled kernel that the plan chooses for these arguments."""
-        warps, _, threads, before, _ = self.plan(given)
-        if (architecture, warps) not in self.made:
-            outputs = [(np.dtype(dtype),) for _, dtype in self.names["OUTPUTS"]]
-            types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in before]
-            binary = compiled(self.names["make"](warps).py_func, [*types, *outputs], architecture, threads)
-            self.made[architecture, warps] = binary, read_kernel(binary.ptx)
-        return self.made[architecture, warps]
+    def binaries(self, given: Sequence[object], architecture: str) -> list[tuple[Compiled, Kernel, int, int]]:
+        """For each launch that the plan makes for these arguments the compiled kernel, blocks, and threads per block."""
+        launches, before, _, _ = self.plan(given)
+        types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in before]
+        types += [(np.dtype(dtype),) for dtype in (*self.names["HELD"], *(dtype for _, dtype in self.names["OUTPUTS"]))]
+        found = []
+        for chosen, blocks, threads in launches:
+            if (architecture, chosen) not in self.made:
+                binary = compiled(self.names["make"](*chosen).py_func, types, architecture, threads)
+                self.made[architecture, chosen] = binary, read_kernel(binary.ptx)
+            found.append((*self.made[architecture, chosen], blocks, threads))
+        return found
 
     def run(self, given: Sequence[object], architecture: str = "sm_90a", mode: Mode | None = None, shifts: Sequence[int] = ()) -> Executed:
         """Execute for arguments in the file's order; `shifts` moves arrays off the 256-byte grid, in elements."""
-        binary, kernel = self.binary(given, architecture)
-        _, blocks, threads, before, shapes = self.plan(given)
+        _, before, held, shapes = self.plan(given)
+        empty = [np.zeros(held, dtype) for dtype in self.names["HELD"]]
         outputs = [np.zeros(int(np.prod(shape)), dtype) for shape, (_, dtype) in zip(shapes, self.names["OUTPUTS"], strict=True)]
-        flat = [np.ascontiguousarray(value).reshape(-1) if isinstance(value, np.ndarray) else value for value in (*before, *outputs)]
+        flat = [np.ascontiguousarray(value).reshape(-1) if isinstance(value, np.ndarray) else value for value in (*before, *empty, *outputs)]
         places = [place for place, value in enumerate(flat) if isinstance(value, np.ndarray)]
         moved = {place: shift * flat[place].itemsize for place, shift in zip(places, shifts, strict=False)}
-        memory = GlobalMemory()
+        memory, counts, ran = GlobalMemory(), Counts(), []
         parameters, addresses = arguments(memory, flat, moved, range(len(before), len(flat)))
-        counts = Machine(kernel, memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1))
+        for binary, kernel, blocks, threads in self.binaries(given, architecture):
+            counts = counts.joined(Machine(kernel, memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
+            ran.append((binary, threads))
         results = [memory.array(address, shape, array.dtype) for address, shape, array in zip(addresses[-len(outputs):], shapes, outputs, strict=True)]
-        return Executed(tuple(results), counts, binary, blocks, threads)
+        return Executed(tuple(results), counts, tuple(ran))

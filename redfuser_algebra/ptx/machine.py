@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
@@ -48,6 +48,12 @@ class Counts:
     def of(self, kind: str) -> Traffic:
         """The traffic of a kind such as "global load"."""
         return self.traffic.setdefault(kind, Traffic())
+
+    def joined(self, other: Counts) -> Counts:
+        """The counts of two launches together."""
+        kinds = {**self.traffic, **other.traffic}
+        sums = {kind: Traffic(*(a + b for a, b in zip(astuple(self.of(kind)), astuple(other.of(kind)), strict=True))) for kind in kinds}
+        return Counts(sums, self.warps + other.warps)
 
 
 def read_kernel(ptx: str) -> Kernel:

@@ -116,10 +116,9 @@ def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CA
             if progress:
                 progress(done, steps)
     for architecture in dict.fromkeys((*ARCHITECTURES, kernel.architecture)):
-        given = kernel.given(binding)
-        binary, threads = kernel.file.binary(given, architecture)[0], kernel.file.plan(given)[2]
-        binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
-                               occupancy(on, binary.registers, binary.shared, threads)))
+        for binary, _, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
+            binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
+                                   occupancy(on, binary.registers, binary.shared, threads)))
     spent = None
     if last is not None:
         moved = sum(t.moved for kind, t in last.counts.traffic.items() if kind.startswith("global"))

@@ -45,7 +45,7 @@ def cuda_text(export: CudaExport) -> str:
     body = [export.source.body, tools, meant.replace("AXES", "ALL_AXES"), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
     top = header(export.operator, export.form, export.certificate, [
-        f"Real numbers: {export.source.dtype}.  A row is shared by the threads of one or more warps.",
+        f"Real numbers: {export.source.dtype}.  A row is shared by the threads of a warp, of a block, or of several.",
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
