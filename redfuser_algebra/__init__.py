@@ -20,7 +20,7 @@ _HOME = {
     "cascades": "language.cascade",
     "fuse": "fused", "decide": "fused", "Fused": "fused", "Verdict": "fused", "NotFusable": "fused",
     "Limits": "discover.egraph", "FusedForm": "discover.form", "Refusal": "discover.refusal",
-    "operators": "catalogue",
+    "operators": "catalogue", "explore": "explorer.app",
     "Monoid": "prove.declarations", "function": "prove.declarations", "forget": "prove.declarations",
     "FalseDeclaration": "prove.declaring.testing", "declarations": "algebra.registry",
     "LAWS": "algebra.laws", "MONOIDS": "algebra.monoids", "FUNCTIONS": "algebra.functions",

@@ -19,7 +19,7 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
-from redfuser_algebra.prove.certificate import Certificate, certify
+from redfuser_algebra.prove.certificate import Certificate, Heard, certify
 from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
 from redfuser_algebra.run.cuda import CudaKernel, made_cuda
 from redfuser_algebra.run.dask import run_dask
@@ -156,10 +156,13 @@ class Fused:
         return self.certify()
 
     def certify(self, *, examples: int | None = None, seed: int = 0, deep: bool = False,
-                progress: Callable[[int, int], None] | None = None) -> Certificate:
-        """The certificate with so many examples (40; 1000 if `deep`) from this seed; `progress` hears (done, of how many)."""
+                progress: Callable[[int, int], None] | None = None, heard: Heard = lambda id, evidence: None) -> Certificate:
+        """The certificate with so many examples (40; 1000 if `deep`) from this seed.
+
+        `progress` is told (done, of how many), `heard` each piece of evidence as it is found, with the obligation's id.
+        """
         return certify(self.operator, self.decision.main.cascade, self.form, examples=examples, seed=seed, deep=deep,
-                       interpreter=fused_by_chunks, progress=progress)
+                       interpreter=fused_by_chunks, progress=progress, heard=heard)
 
     def export(self, path: str | Path, *, target: str = "cpu", dtype: str = "float32", schedule: Schedule | None = None,
                certificate: Certificate | str | None = None) -> Path:

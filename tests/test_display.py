@@ -1,42 +1,14 @@
 """What notebooks show: whole pages of well-formed HTML, in which nothing that comes from users is markup."""
 
-from html.parser import HTMLParser
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
+from pages import Page
 
 import redfuser_algebra as ra
 from redfuser_algebra.language.html import Fragment, element, folded, highlighted, joined, listed, paragraphs, preformatted, said, table, titled
 from redfuser_algebra.lower.schedule import Schedule
-
-VOID = {"br", "hr", "img", "input", "meta"}
-
-
-class Page(HTMLParser):
-    """The text of a page, its tags, and whether every tag is closed where it has to be."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.text, self.tags, self.open, self.balanced = "", [], [], True
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.open += [] if tag in VOID else [tag]
-
-    def handle_endtag(self, tag):
-        self.balanced &= bool(self.open) and self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-    @property
-    def well_formed(self):
-        return self.balanced and not self.open
-
 
 texts = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=40) | st.sampled_from(
     ["<script>alert(1)</script>", "a & b", '"><img src=x onerror=alert(1)>', "x' onmouseover='f()", "$\\href{javascript:f()}{x}$"])

@@ -65,7 +65,7 @@ class Asker:
         """⊕ of an encoded body under the laws of a style, "centred" or "raw"."""
         roles = frozenset(("always", style) if monoid == "sum" else ("always", style, "ordered"))
         laws = tuple(law.name for law in relevant(frozenset(encoder.names | {monoid}), roles, self.settings.without))
-        question = asked(tuple(encoder.lines), self.reduction(monoid, mask, body), laws, self.settings.limits)
+        question = asked(tuple(encoder.lines), self.reduction(monoid, mask, body), laws, self.settings.limits, encoder.leaves)
         self.questions.append(question)
         return Asked(question.answer, encoder.decoder())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.discover.show import form_latex, summary
-from redfuser_algebra.language.html import Fragment, displayed, folded, formula, joined, listed, paragraphs, preformatted, said, table, titled
+from redfuser_algebra.language.html import Fragment, displayed, element, folded, formula, joined, listed, paragraphs, preformatted, said, table, titled
 from redfuser_algebra.language.latex import latex, name_latex, operator_latex
 from redfuser_algebra.language.tidy import tidied
 
@@ -22,14 +22,19 @@ COLOURS = {"fusable": "#2e8b57", "partly": "#b8860b", "not fusable": "#c0392b", 
 
 def verdict_html(verdict: Verdict) -> Fragment:
     """The verdict, the operator, its cascades, then the update rule or the refusal."""
-    badge = Fragment(f'<span style="color:{COLOURS[verdict.status]}">●</span> ')
-    told = [titled(joined(badge, f"{verdict.operator.name}: {verdict.status} ({verdict.reason})"), displayed(operator_latex(verdict.operator)))]
+    told = [verdict_line(verdict), displayed(operator_latex(verdict.operator))]
     told += [found.cascade._repr_html_() for found in verdict.discoveries]
     if verdict.fused:
         told.append(form_html(verdict.fused.form))
     if verdict.refusal:
         told.append(refusal_html(verdict.refusal))
     return joined(*map(Fragment, told))
+
+
+def verdict_line(verdict: Verdict) -> Fragment:
+    """What was decided, in a line."""
+    dot = element("span", "● ", style=f"color:{COLOURS[verdict.status]}")
+    return element("div", dot, element("b", f"{verdict.operator.name}: {verdict.status} ({verdict.reason})"))
 
 
 def form_html(form: FusedForm) -> Fragment:

@@ -1,21 +1,29 @@
 """Questions as they were asked, so that they can be asked again: with fewer laws, or only those claimed."""
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.egraph import Answer, Limits, ask
+from redfuser_algebra.language.expr import Expr
 
 
 @dataclass(frozen=True)
 class Question:
-    """Definitions, the term asked about, the laws allowed, and the answer."""
+    """Definitions, the term asked about, the laws allowed, and the answer; `leaves` are the names that terms are made of."""
 
     lines: tuple[str, ...]
     text: str
     laws: tuple[str, ...]
     answer: Answer
+    leaves: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
+
+    def steps(self) -> Iterator[Answer]:
+        """The best answer after 0, 1, 2, … iterations, each asked anew; the last one is the answer."""
+        for iterations in range(self.answer.iterations):
+            yield ask(self.lines, self.text, self.laws, Limits(iterations=iterations))
+        yield self.answer
 
     def again(self, laws: Iterable[str]) -> Answer:
         """The answer with other laws allowed."""
@@ -26,9 +34,9 @@ class Question:
         return ask(self.lines, self.text, laws, Limits(), fresh=True)
 
 
-def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limits) -> Question:
+def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limits, leaves: Mapping[str, Expr]) -> Question:
     """Ask, and keep the question with its answer."""
-    return Question(lines, text, laws, ask(lines, text, laws, limits))
+    return Question(lines, text, laws, ask(lines, text, laws, limits), leaves)
 
 
 def needed_laws(questions: Iterable[Question]) -> tuple[str, ...]:

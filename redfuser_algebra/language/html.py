@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 class Fragment(str):
     """Markup that may stand in a page as it is; every other text is escaped."""
 
+    def _repr_html_(self) -> str:
+        return str(self)
+
 
 def said(text: object) -> Fragment:
     """A text, escaped; a fragment as it is."""

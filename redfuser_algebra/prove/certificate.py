@@ -36,6 +36,7 @@ OPTIONAL = ("infinities", "floats")
 
 PACKAGES = ("redfuser-algebra", "numpy", "egglog", "sympy", "hypothesis", "python-flint")
 Progress = Callable[[int, int], None]
+Heard = Callable[[str, Evidence], None]
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,13 @@ class Certificate:
 
 
 def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: int | None = None, seed: int = 0,
-            deep: bool = False, interpreter: Interpreter | None = None, progress: Progress | None = None) -> Certificate:
+            deep: bool = False, interpreter: Interpreter | None = None, progress: Progress | None = None,
+            heard: Heard = lambda id, evidence: None) -> Certificate:
     """The certificate of a form.
 
     Exact experiments are made on `examples` examples (40; 1000 if `deep`), drawn from `seed`.  `interpreter` runs the
-    form as the product does, so that it is measured, too.  `progress` is told (done, of how many).  Raises Stopped, a
+    form as the product does, so that it is measured, too.  `progress` is told (done, of how many), `heard` each piece of evidence as it is found, with the obligation's
+    id.  Raises Stopped, a
     KeyboardInterrupt that holds what was established, on Ctrl-C.
     """
     examples = examples or (DEEP_EXAMPLES if deep else EXAMPLES)
@@ -165,6 +168,7 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
             tested(trials, asked, examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
         ):
             found[id].append(evidence)
+            heard(id, evidence)
         told(95, 100)(1, 1)
     except KeyboardInterrupt:
         stopped = True

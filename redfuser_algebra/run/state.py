@@ -116,20 +116,23 @@ def merge(form: FusedForm, a: State, b: State) -> State:
     """a ⊕ b: both are moved to the merged pivots, component by component.  For ordered forms a comes first."""
     if not (a.length and b.length):
         return a if a.length else b
+    return merge_seen(form, a, b)[0]
+
+
+def merge_seen(form: FusedForm, a: State, b: State) -> tuple[State, tuple[dict[str, Held], dict[str, Held]]]:
+    """a ⊕ b of parts that are not empty, and what it is made of: the components of either part at the merged pivots."""
     length = a.length + b.length
     parts = [_part_values(form, part) for part in (a, b)]
     merged = _Values(form, replace(a.environment, lengths={form.axis: length}))
     merged.carry = lambda name, value: _between(merged, *parts, name, value)
-    components = {}
+    components, moved = {}, ({}, {})
     for component in form.state:
-        moved = [
-            replace(part.components[component.name], value=_rebased(component, values, merged))
-            for part, values in zip((a, b), parts, strict=True)
-        ]
-        components[component.name] = held = _joined(form, component, a.environment, *moved)
+        for part, values, own in zip((a, b), parts, moved, strict=True):
+            own[component.name] = replace(part.components[component.name], value=_rebased(component, values, merged))
+        components[component.name] = held = _joined(form, component, a.environment, *(own[component.name] for own in moved))
         merged.hold(component.name, held)
     means = {name: merged.named(name) for name in merged.means}
-    return State(components, length, min(a.start, b.start), a.environment, means)
+    return State(components, length, min(a.start, b.start), a.environment, means), moved
 
 
 def _corrected(values: _Values, name: str, value: np.ndarray) -> np.ndarray:
@@ -150,6 +153,13 @@ def _between(merged: _Values, a: _Values, b: _Values, name: str, value: np.ndarr
         moved = np.where(np.isnan(other) & (share == 0), own,
                          np.where(np.isnan(own) & (share == 1), other, own + (other - own) * share))
     return np.where(np.isfinite(moved) & np.isfinite(value), moved, value)
+
+
+def pivots_of(form: FusedForm, part: State) -> dict[str, np.ndarray]:
+    """The pivots of a part that is not empty, by name: those that its components move with, results among them."""
+    values = _part_values(form, part)
+    names = dict.fromkeys(name.removesuffix(PRIME) for c in form.state for name in _symbol_names(c.rebase) if name.endswith(PRIME))
+    return {name: values.named(name) for name in names}
 
 
 def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:

@@ -1,0 +1,232 @@
+"""The kernel: source with the lines that rebase and guard, traffic, schedules; run here, compared, and written to a file.
+
+In: a fused operator, a dtype, a schedule, lengths.  Out: a kernel, marked lines, pictures, figures.
+"""
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import ipywidgets as widgets
+import numpy as np
+
+import redfuser_algebra as ra
+from redfuser_algebra.explorer import fields
+from redfuser_algebra.explorer.cascade_tab import as_fused, as_written, loads
+from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture, short
+from redfuser_algebra.explorer.session import Session
+from redfuser_algebra.explorer.work import Told, Work
+from redfuser_algebra.language.html import Fragment, element, highlighted, joined, table, titled
+from redfuser_algebra.lower.cost import estimate, work_of
+from redfuser_algebra.lower.schedule import Schedule, candidates
+from redfuser_algebra.run.cpu import machine
+from redfuser_algebra.run.kernel import Kernel
+from redfuser_algebra.run.tune import arrays_for
+
+LENGTH, OTHER = 8192, 64
+WIDTHS = {"float32": 4, "float64": 8}
+MARKED = re.compile(r"\brebase_|isfinite\(|== (f4\()?0\.0\)? else|\banchor|\brescale")
+MOST_SCHEDULES, RUNS = 8, 3
+
+
+def marked_lines(source: str) -> set[int]:
+    """The lines, counted from 1, that move a state to new pivots, or guard where floats and reals part."""
+    lines, inside, found = source.split("\n"), False, set()
+    for number, line in enumerate(lines, 1):
+        if line and not line[0].isspace():
+            inside = line.startswith("def rebase_")
+        if (inside or MARKED.search(line)) and line.strip():
+            found.add(number)
+    return found
+
+
+def usual_lengths(operator: ra.Operator, axis: str, length: int) -> dict[str, int]:
+    """The chosen length for the reduced axis, and 64 for all others."""
+    return {each: length if each == axis else OTHER for each in operator.axes}
+
+
+def traffic(verdict: ra.Verdict, lengths: Mapping[str, int], width: int) -> dict[str, tuple[int, int]]:
+    """Bytes loaded of each input: by a sweep per reduction, and fused."""
+    found = next(each for each in verdict.discoveries if each.form is verdict.fused.form)
+    before, after, inputs = loads(as_written(found)), loads(as_fused(found)), verdict.operator.inputs
+    sizes = {name: width * prod(lengths[axis] for axis in inputs[name]) for name in before if name in inputs}
+    return {name: (size * before[name], size * after.get(name, 0)) for name, size in sizes.items()}
+
+
+def traffic_picture(moved: Mapping[str, tuple[int, int]]) -> Fragment:
+    """Megabytes loaded of each input, as written and fused."""
+    with picture("Bytes loaded of each input as written and fused", 6.5, 0.9 + 0.45 * len(moved)) as drawing:
+        axes, places = drawing.axes, np.arange(len(moved))
+        for offset, at, colour, label in ((-0.2, 0, MOVED, "as written"), (0.2, 1, KEPT, "fused")):
+            axes.barh(places + offset, [each[at] / 1e6 for each in moved.values()], 0.36, color=colour, label=label)
+        axes.set_yticks(places, list(moved))
+        axes.invert_yaxis()
+        axes.set_xlabel("MB loaded")
+        axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return drawing.svg
+
+
+def schedules(kernel: Kernel, lengths: Mapping[str, int]) -> list[tuple[Schedule, float]]:
+    """Legal schedules and the seconds that the cost model expects of them, the fastest first."""
+    width = 4 if kernel.signature.real == "f4" else 8
+    here = machine()
+    work = work_of(kernel.program, lengths, 1, width)
+    found = [(each, estimate(work, each, lengths.get(kernel.program.block, 1), width, here)) for each in candidates(kernel.program, lengths, 1, here)]
+    return sorted(found, key=lambda row: row[1])[:MOST_SCHEDULES]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of the kernel and of NumPy with the operator as written, and how far their results are apart."""
+
+    compiling: float
+    kernel: float
+    numpy: float
+    apart: float
+
+
+def compared(fused: ra.Fused, kernel: Kernel, lengths: Mapping[str, int], params: Mapping[str, float], dtype: str, told: Told) -> Comparison:
+    """Run both on random arrays of these lengths; the least of three runs each."""
+    arrays = arrays_for(fused.operator, lengths, 1, dtype) | dict(params)
+    told(0, 4)
+    start = time.perf_counter()
+    found = kernel(**arrays)
+    compiling = time.perf_counter() - start
+    told(2, 4)
+    taken = _fastest(lambda: kernel(**arrays))
+    told(3, 4)
+    start = time.perf_counter()
+    with np.errstate(all="ignore"):
+        written = fused(**arrays, backend="reference")
+    numpy = time.perf_counter() - start
+    return Comparison(compiling, taken, numpy, _apart(found, written))
+
+
+def _fastest(call) -> float:
+    def once() -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return min(once() for _ in range(RUNS))
+
+
+def _apart(one: object, other: object) -> float:
+    """The largest difference, relative to the largest value."""
+    pairs = zip(_listed(one), _listed(other), strict=True)
+    return max(float(np.max(np.abs(a - b), initial=0.0) / max(np.max(np.abs(b), initial=0.0), 1e-300)) for a, b in pairs)
+
+
+def _listed(result: object) -> list[np.ndarray]:
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def comparison_html(found: Comparison, lengths: Mapping[str, int]) -> Fragment:
+    """The figures of a comparison."""
+    at = ", ".join(f"{axis} = {length}" for axis, length in lengths.items())
+    rows = [("kernel", f"{1e3 * found.kernel:.3g} ms"), ("NumPy, as written", f"{1e3 * found.numpy:.3g} ms"),
+            ("first call, compiling included", f"{found.compiling:.3g} s"), ("largest relative difference", short(found.apart))]
+    return titled(f"Run on this machine at {at}", table(("", ""), rows))
+
+
+class KernelTab:
+    """The view."""
+
+    title = "Kernel"
+
+    def __init__(self, session: Session, work: Work) -> None:
+        self.session, self.work, self.kernel, self._of, self._quiet = session, work, None, None, False
+        self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=list(WIDTHS))
+        self.length = fields.labelled(widgets.BoundedIntText, "Length of the axis", min=1, max=10_000_000, value=LENGTH)
+        self.schedule = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[("chosen by the sizes of each call", None)])
+        self.run = fields.button("Run and compare", self.compare, "Compile, run on random data, compare with NumPy")
+        self.path = fields.labelled(widgets.Text, "File", fields.WIDE)
+        self.write = fields.button("Write the file", self.export, "Certify the form and write the kernel as a file of its own")
+        self.progress = fields.Progress("Working", lambda: work.stop((self, "job")))
+        self.said, self.figures, self.link = fields.drawn(), fields.drawn(), fields.drawn()
+        self.drawing, self.source = fields.drawn(), fields.drawn()
+        for control in (self.dtype, self.length, self.schedule):
+            control.observe(lambda _: self._anew(), "value")
+        self.live = fields.column(fields.row(self.dtype, self.length), self.schedule, fields.row(self.run), self.progress.box, self.figures,
+                                  fields.row(self.path, self.write), self.link, self.drawing, self.source)
+        self.root = fields.column(self.said, self.live)
+
+    def show(self) -> None:
+        """Begin again with what was decided."""
+        verdict = self.session.verdict
+        self.live.layout.display = "" if verdict and verdict.fused else "none"
+        self.said.value = "" if verdict and verdict.fused else "There is no fused form, so there is no kernel."
+        if verdict is not self._of and verdict and verdict.fused:
+            self._of, self.figures.value, self.link.value = verdict, "", ""
+            self.path.value = f"{verdict.operator.name}_cpu.py"
+            self._quiet, self.schedule.value = True, None
+            self._quiet = False
+            self._anew()
+
+    def lengths(self) -> dict[str, int]:
+        """The axis lengths that kernels are shown and run at."""
+        return usual_lengths(self.session.operator, self.session.axis, self.length.value)
+
+    def _anew(self) -> None:
+        if self._quiet or not self.session.axis:
+            return
+        verdict = self.session.verdict
+        try:
+            self.kernel = verdict.fused.kernel("cpu", dtype=self.dtype.value, schedule=self.schedule.value)
+        except ra.RedfuserError as error:
+            self.said.value, self.live.layout.display = fields.complaint(str(error)), "none"
+            return
+        self._offer()
+        lines = marked_lines(self.kernel.source)
+        self.source.value = titled(f"Source: {self.kernel.source.count(chr(10))} lines; those that rebase or guard have a bar",
+                                   highlighted(self.kernel.source, lines))
+        self.drawing.value = traffic_picture(traffic(verdict, self.lengths(), WIDTHS[self.dtype.value]))
+
+    def _offer(self) -> None:
+        """The schedules there are at these lengths, with what the cost model expects."""
+        found = [(f"{schedule}: {1e3 * seconds:.3g} ms expected", schedule) for schedule, seconds in schedules(self.kernel, self.lengths())]
+        value, self._quiet = self.schedule.value, True
+        self.schedule.options = [("chosen by the sizes of each call", None), *found]
+        self.schedule.value = value if value in [each for _, each in found] else None
+        self._quiet = False
+
+    def compare(self) -> None:
+        """Run in the background."""
+        fused, kernel, lengths, dtype = self.session.verdict.fused, self.kernel, self.lengths(), self.dtype.value
+        params = dict(self.session.params)
+        self._start(lambda told: comparison_html(compared(fused, kernel, lengths, params, dtype, told), lengths), self.figures)
+
+    def export(self) -> None:
+        """Write the file in the background: its header names the certificate, which is made first."""
+        fused, path, dtype, schedule = self.session.verdict.fused, Path(self.path.value), self.dtype.value, self.schedule.value
+
+        def written(told: Told) -> Fragment:
+            certificate = fused.certify(progress=told)
+            return download(fused.export(path, dtype=dtype, schedule=schedule, certificate=certificate))
+
+        self._start(written, self.link)
+
+    def _start(self, run, place: widgets.HTML) -> None:
+        def done(found: Fragment) -> None:
+            self.progress.end()
+            place.value = found
+
+        def failed(sentence: str) -> None:
+            self.progress.end()
+            place.value = fields.complaint(sentence)
+
+        self.progress.begin()
+        self.work.start((self, "job"), run, done, failed, self.progress.told)
+
+
+def download(path: Path) -> Fragment:
+    """A link that carries the file."""
+    content = base64.b64encode(path.read_bytes()).decode()
+    link = element("a", f"Download {path.name}", href=f"data:text/x-python;base64,{content}", download=path.name)
+    return element("div", f"Written to {path}. ", link)

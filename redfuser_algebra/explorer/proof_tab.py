@@ -1,0 +1,206 @@
+"""The proof: obligations whose evidence fills in while it is found, laws, and for a refusal its witness, drawn.
+
+In: a verdict, how many examples, a seed.  Out: obligations with evidence as data and HTML; a picture of a witness.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import ipywidgets as widgets
+
+import redfuser_algebra as ra
+from redfuser_algebra.discover.display import refusal_html
+from redfuser_algebra.discover.lengths import length_given
+from redfuser_algebra.explorer import fields
+from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture
+from redfuser_algebra.explorer.session import Session
+from redfuser_algebra.explorer.work import Told, Work
+from redfuser_algebra.language.html import Fragment, element, formula, joined, table, titled
+from redfuser_algebra.prove.certificate import Certificate, Stopped
+from redfuser_algebra.prove.evidence import PROVED, REFUTED, TESTED, Evidence
+from redfuser_algebra.prove.obligations import obligations
+from redfuser_algebra.prove.witness import Crossings, Witness
+from redfuser_algebra.run.law_examples import explained
+
+COLOURS = {PROVED: "#2e8b57", TESTED: "#3182bd", REFUTED: "#c0392b"}
+
+
+class Board:
+    """Obligations with the evidence that has come in."""
+
+    def __init__(self, fused: ra.Fused) -> None:
+        cascade, form = fused.decision.main.cascade, fused.form
+        cascade = length_given(cascade) or cascade if form.length_given else cascade
+        self.statements = {o.id: (o.statement, o.latex) for o in obligations(fused.operator, cascade, form)}
+        self.evidence: dict[str, list[Evidence]] = {id: [] for id in self.statements}
+
+    def heard(self, id: str, evidence: Evidence) -> None:
+        """Note one piece of evidence."""
+        self.evidence.setdefault(id, []).append(evidence)
+
+    def count(self, verdict: str) -> int:
+        """For how many obligations some checker says so."""
+        return sum(any(e.verdict == verdict for e in found) for found in self.evidence.values())
+
+    def html(self) -> Fragment:
+        """A line per obligation: what it states, who proved it, who tested it."""
+        rows = []
+        for id, (statement, latex) in self.statements.items():
+            found = self.evidence[id]
+            by = [", ".join(_mark(e.checker, v) for e in found if e.verdict == v) for v in (PROVED, TESTED, REFUTED)]
+            rows.append((element("span", id, title=statement), formula(latex), Fragment(by[0]), Fragment(", ".join(filter(None, by[1:])))))
+        counts = f"{self.count(PROVED)} proved, {self.count(TESTED)} tested, {self.count(REFUTED)} refuted, of {len(self.statements)} obligations"
+        return titled(counts, table(("obligation", "statement", "proved by", "tested by"), rows))
+
+
+def _mark(checker: str, verdict: str) -> Fragment:
+    return element("span", f"✓ {checker}" if verdict != REFUTED else f"✗ {checker}: see below", style=f"color:{COLOURS[verdict]}")
+
+
+def magnitude(written: str) -> float:
+    """log₁₀ |x| of a number as witnesses write it: a rational, or a ball with its middle first."""
+    first = written.strip("[]").split(" ")[0]
+    if "/" in first or "e" not in first and "." not in first:
+        value = Fraction(first)
+        return math.log10(abs(value.numerator)) - math.log10(value.denominator) if value else -math.inf
+    digits, _, exponent = first.lower().partition("e")
+    return math.log10(abs(float(digits))) + int(exponent or 0) if float(digits) else -math.inf
+
+
+def orders(determinants: dict[int, str]) -> tuple[list[int], list[float]]:
+    """Orders, and log₁₀ of the determinants that are not 0."""
+    return list(determinants), [magnitude(value) for value in determinants.values()]
+
+
+def witness_picture(witness: Witness) -> Fragment:
+    """Determinants that never vanish, next to two elements whose order or ratio changes (or the places of jumps)."""
+    with picture(f"Witness of order {witness.order}: determinants that are not 0", 8.2, 2.5, 2) as drawing:
+        left, right = drawing.all_axes
+        _draw_numbers(left, witness)
+        right.plot(*orders(witness.determinants), "o-", color=KEPT, linewidth=1, markersize=4, label="Jacobian")
+        if getattr(witness, "table", None) and witness.table.determinants:
+            right.plot(*orders(witness.table.determinants), "s-", color=MOVED, linewidth=1, markersize=4, label="[F(xᵢ; pⱼ)]")
+        right.set_xlabel("order n")
+        right.set_ylabel("log₁₀ |det|")
+        right.set_title("none of them is 0", fontsize=9, loc="left")
+        right.legend(frameon=False, fontsize=8)
+    return drawing.svg
+
+
+def _draw_numbers(axes, witness: Witness) -> None:
+    if isinstance(witness, Crossings):
+        places = [float(jump.low) for jump in witness.jumps]
+        axes.vlines(places, 0, 1, color=MOVED, linewidth=1)
+        axes.set_yticks([])
+        axes.set_title("where the result jumps as an element of the suffix grows", fontsize=9, loc="left")
+        return
+    if witness.table is None:
+        axes.set_axis_off()
+        axes.text(0, 0.5, "no two elements were singled out", fontsize=9)
+        return
+    values = [[_number(value) for value in row[:2]] for row in witness.table.values[:2]]
+    names = [f"after suffix {at + 1}" for at in range(2)]
+    for element_, colour in zip(range(2), (KEPT, MOVED), strict=True):
+        axes.plot(names, [row[element_] for row in values], "o-", color=colour, label=f"element {witness.table.elements[element_] + 1}")
+    axes.set_title("F of two elements: no factor moves both" if witness.table.determinants else "F of two elements: their order flips",
+                   fontsize=9, loc="left")
+    axes.margins(x=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _number(written: str) -> float:
+    first = written.strip("[]").split(" ")[0]
+    return float(Fraction(first)) if "/" in first else float(first)
+
+
+def law_html(name: str) -> Fragment:
+    """What a law states, where it holds, an example."""
+    return titled(name, table(("", ""), explained(ra.LAWS[name])))
+
+
+class ProofTab:
+    """The view."""
+
+    title = "Proof"
+
+    def __init__(self, session: Session, work: Work) -> None:
+        self.session, self.work, self.board, self.certificate, self._of = session, work, None, None, None
+        self.examples = fields.labelled(widgets.BoundedIntText, "Examples", min=1, max=100_000, value=40)
+        self.seed = fields.labelled(widgets.BoundedIntText, "Seed", min=0, max=2**31 - 1, value=0)
+        self.run = fields.button("Prove", self.prove, "Look at every obligation, and collect the evidence")
+        self.again = fields.button("Compute again", self.recheck, "Compute the witness again from its numbers")
+        self.progress = fields.Progress("Proving", lambda: work.stop((self, "prove")))
+        self.laws = fields.labelled(widgets.Dropdown, "A law in full", fields.WIDE, options=[])
+        self.said, self.text, self.law, self.drawing = fields.drawn(), fields.shown(), fields.shown(), fields.drawn()
+        self.laws.observe(lambda change: self._law(change.new), "value")
+        self.proving = fields.row(self.examples, self.seed, self.run)
+        self.root = fields.column(self.proving, self.again, self.progress.box, self.said, self.drawing, self.text, self.laws, self.law)
+
+    def show(self) -> None:
+        """Begin again for a new verdict."""
+        verdict = self.session.verdict
+        if verdict is self._of and verdict:
+            return
+        self.work.stop((self, "prove"))
+        self._of, self.certificate, self.board = verdict, None, None
+        fused, refusal = (verdict.fused, verdict.refusal) if verdict else (None, None)
+        self.proving.layout.display = "" if fused else "none"
+        self.again.layout.display = "" if refusal and refusal.witness else "none"
+        self.said.value = "" if verdict else "Nothing has been decided yet."
+        self.drawing.value = witness_picture(refusal.witness) if refusal and refusal.witness else ""
+        self.board = Board(fused) if fused else None
+        self.text.value = self.board.html() if fused else refusal_html(refusal) if refusal else ""
+        self._offer(())
+
+    def prove(self) -> None:
+        """Certify the form in the background."""
+        fused, board = self.session.verdict.fused, Board(self.session.verdict.fused)
+        self.board, self.said.value, self.run.disabled = board, "", True
+        self.progress.begin()
+        self.work.start((self, "prove"), lambda told: self._certified(fused, board, told), self._done, self._failed, self.progress.told)
+
+    def _certified(self, fused: ra.Fused, board: Board, told: Told) -> tuple[Certificate, bool]:
+        def heard(id: str, evidence: Evidence) -> None:
+            board.heard(id, evidence)
+            if board is self.board:
+                self.text.value = board.html()
+
+        try:
+            return fused.certify(examples=self.examples.value, seed=self.seed.value, progress=told, heard=heard), False
+        except Stopped as stopped:
+            return stopped.certificate, True
+
+    def _done(self, found: tuple[Certificate, bool]) -> None:
+        self.certificate, stopped = found
+        self._idle()
+        how = "Stopped; what was found until then is kept." if stopped else "Done."
+        self.said.value = element("div", f"{how} {self.certificate}")
+        self.text.value = self.certificate._repr_html_()
+        self._offer(self.certificate.laws)
+
+    def _failed(self, sentence: str) -> None:
+        self._idle()
+        self.said.value = fields.complaint(sentence)
+
+    def _idle(self) -> None:
+        self.progress.end()
+        self.run.disabled = False
+
+    def recheck(self) -> None:
+        """Compute the witness again in the background."""
+        witness = self.session.verdict.refusal.witness
+        self.said.value = "Computing the witness again …"
+        self.work.start((self, "recheck"), lambda told: witness.recheck(), self._rechecked, self._failed)
+
+    def _rechecked(self, holds: bool) -> None:
+        self.said.value = "Computed again: the numbers prove it." if holds else fields.complaint("Computed again, the numbers do not prove it.")
+
+    def _offer(self, laws: Sequence[str]) -> None:
+        self.laws.options = list(laws)
+        self.laws.layout.display = "" if laws else "none"
+        self._law(self.laws.value)
+
+    def _law(self, name: str | None) -> None:
+        self.law.value = law_html(name) if name else ""
