@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from lowered import FUSABLE, program, verdict
+from lowered import program, verdict
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.standalone.checking import distance
@@ -20,12 +20,8 @@ needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not ins
 
 
 def has_rows_of_numbers(name):
+    """Whether the state of a row is a few numbers, so that there is a CUDA kernel."""
     return program(name) is not None and not any(program(name).columns(u.axes) or MONOIDS[u.monoid].counted for u in program(name).updates)
-
-
-@cache
-def rows_of_numbers():
-    return [name for name in FUSABLE if has_rows_of_numbers(name)]
 
 
 @cache
