@@ -100,6 +100,9 @@ def test_what_is_called_fusable_computes_the_operator(output):
 NOTHING = {
     "the order of elements times an empty sum": ra.argmax(x * ra.sum(ra.exp(y), "l", where=W), "l"),
     "elements times the position of nothing": ra.max(x * ra.argmax(y, "l", where=W), "l"),
+    "exponentials above the largest of nothing": ra.sum(ra.exp(x - ra.max(y, "l", where=W)), "l"),
+    "exponentials below the largest of nothing": ra.sum(ra.exp(ra.max(y, "l", where=W) - x), "l"),
+    "gaps to the least of nothing": ra.sum(x - ra.min(y, "l", where=W), "l"),
 }
 AFTER_NOTHING = {
     "the largest exponential": ra.max(ra.exp(x - ra.max(y, "l")), "l", where=W),
@@ -112,7 +115,11 @@ AFTER_NOTHING = {
 
 @pytest.mark.parametrize("output", NOTHING.values(), ids=NOTHING)
 def test_a_pivot_may_be_of_nothing(output):
-    assert_no_false_yes(operator_of(output), nothing=True)
+    operator = operator_of(output)
+    verdict = assert_no_false_yes(operator, nothing=True)
+    if verdict.fused:
+        given = arrays(random.Random(0), operator, 5, nothing=True)
+        np.testing.assert_allclose(verdict.fused(**given, backend="cpu"), reference(operator, operator.bind(**given)))
 
 
 @pytest.mark.parametrize("output", AFTER_NOTHING.values(), ids=AFTER_NOTHING)

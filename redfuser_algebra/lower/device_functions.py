@@ -5,12 +5,11 @@ holds a state; those of a warp's lanes, and then of a block's warps, become one 
 """
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
-from redfuser_algebra.language.expr import Expr, call, const, substitute, symbol
+from redfuser_algebra.language.expr import Expr, substitute, symbol
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, computed_in_single, joined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage
@@ -332,19 +331,17 @@ class RowFunctions:
     # the end of a row
 
     def finish(self, output_types: Iterable[str]) -> list[str]:
-        """NaN where a component has no value at its own pivot, then results and what maps read; the names of what is returned."""
+        """Components at their pivots as they ended, then results and what maps read; the names of what is returned."""
         f = DeviceFunction("finish", self, self._current)
         for name in ("seen", *(v for v, _ in self.state)):
             f.argument(name, name)
         done: set[str] = set()
         for update in self.program.updates:
-            if update.stuck is not None:
-                self._final_values(f, symbol_names(update.stuck), done)
-                lost = update.stuck
-                if update.present:
-                    lost = call("logical_and", lost, next(u for u in self.program.updates if u.name == update.present).symbol)
+            end = self.program.ended(update)
+            if end is not None:
+                self._final_values(f, symbol_names(end), done)
                 held = self.storage.held[update.name]
-                name = self.formula(f"settle_{held.name}", call("where", lost, const(math.nan), update.symbol), held.type, partial=True)
+                name = self.formula(f"settle_{held.name}", end, held.type, partial=True)
                 f.line(f"{held.name} = {self.called(name, {f'n_{self.program.axis}': 'seen'}, f)}")
         names = []
         for place, (output, type_) in enumerate(zip(self.program.outputs, output_types, strict=True)):

@@ -49,7 +49,7 @@ class _Sweep:
             self.held |= self._identity(update)
 
     def outputs(self) -> list[np.ndarray]:
-        """Fold all tiles, give NaN to what has no value at its own pivot, and evaluate."""
+        """Fold all tiles, move components to their pivots as they ended, and evaluate."""
         for start in range(0, self.length, self.tile):
             self._fold(self._tile(start), first=start == 0)
         self._settle()
@@ -127,13 +127,13 @@ class _Sweep:
         return None if update.count is None else int(Formulas(self.layout, self.given, self.own).of(update.count).flat[0])
 
     def _settle(self) -> None:
-        """No element comes any more: where a component cannot stay at its own pivot the operator as written is NaN."""
+        """No element comes any more: a component goes to its pivot where that ended at ±inf or 0."""
         layout = replace(self.layout, seen=self.length, partial=True)
         for update in self.program.updates if self.length else ():
-            if update.stuck is not None:
+            end = self.program.ended(update)
+            if end is not None:
                 now = self._with_values(replace(layout, partial=False), dict(self.held))
-                lost = Formulas(layout, self.given | now, self.own).of(update.stuck) & self.held.get(update.present, np.array(True))
-                self.held[update.name] = np.where(lost, np.nan, self.held[update.name]) if lost.any() else self.held[update.name]
+                self.held[update.name] = Formulas(layout, self.given | now, self.own).of(end)
 
     def _whole(self, place: int) -> np.ndarray:
         output, layout = self.program.outputs[place], replace(self.layout, seen=self.length)

@@ -173,7 +173,7 @@ def _with_presence(updates: list[Update], watched: set[str], taken: set[str]) ->
     result = []
     for update in updates:
         mask = update.mask
-        if mask is not None and (update.stuck is not None or update.name in watched):
+        if mask is not None and (not update.fixed or update.name in watched):
             if mask not in seen:
                 seen[mask] = name = next(names)
                 axes = tuple(axis for axis in update.axes if axis in mask.axes)

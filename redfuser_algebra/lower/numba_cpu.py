@@ -5,20 +5,19 @@ Out: a module that needs NumPy, Numba and, for matrix products, SciPy.  `sweep` 
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
 from redfuser_algebra.algebra.monoids import WON
-from redfuser_algebra.language.expr import Expr, call, const
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds_cpu import may_hold
 from redfuser_algebra.lower.formulas_cpu import Step
 from redfuser_algebra.lower.functions_cpu import Accumulator
 from redfuser_algebra.lower.stages_cpu import StagePrinter, indented
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
-from redfuser_algebra.lower.tile import Producer, TileProgram, Update, stem, symbol_names
+from redfuser_algebra.lower.tile import Producer, TileProgram, stem, symbol_names
 
 
 @dataclass(frozen=True)
@@ -224,9 +223,10 @@ class _Printer(StagePrinter):
         axis, block = self.program.axis, self.program.block
         steps: list[Step] = []
         for update in self.program.updates:
-            if update.stuck is not None:
-                self._add_values(steps, self._needs(update.stuck))
-                steps.append(Step(update.name, self.held(update.name), self._settled(update), partial=True))
+            end = self.program.ended(update)
+            if end is not None:
+                self._add_values(steps, self._needs(end))
+                steps.append(Step(update.name, self.held(update.name), end, partial=True))
         for place, output in enumerate(self.program.outputs):
             self._add_values(steps, self._needs(output))
             if place not in self.program.maps:
@@ -249,13 +249,6 @@ class _Printer(StagePrinter):
             if value.name in names and value.name not in [step.symbol for step in steps]:
                 self._add_values(steps, self._needs(value.value))
                 steps.append(Step(value.name, self.held(value.name), value.value))
-
-    def _settled(self, update: Update) -> Expr:
-        """NaN where a component has no value at its own pivot."""
-        lost = update.stuck
-        if update.present:
-            lost = call("logical_and", lost, next(u for u in self.program.updates if u.name == update.present).symbol)
-        return call("where", lost, const(math.nan), update.symbol)
 
     def _output(self, place: int, output: Expr) -> Step:
         target = Variable(f"out{place}", False, self.program.columns(self.program.output_axes[place]), self.outputs[place])

@@ -214,8 +214,8 @@ def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
 
 
 def _ends(program: TileProgram) -> list[Expr]:
-    """What decides at the end of a row where there is no value."""
-    return [update.stuck for update in program.updates if update.stuck is not None]
+    """What components become at the end of a row."""
+    return [end for update in program.updates if (end := program.ended(update)) is not None]
 
 
 def _moving(program: TileProgram) -> set[str]:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import RedfuserError
-from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, subterms, symbol
 from redfuser_algebra.language.html import preformatted, titled
 
 PRIME = "'"
@@ -73,17 +74,6 @@ class Update:
         return self.lift if self.monoid == "any" and self.mask is None else self.mask
 
     @property
-    def stuck(self) -> Expr | None:
-        """Where the component cannot stay at its own pivot: the rebase of components that are 1 from p to p is NaN.
-
-        To be evaluated with the partial operations; None for a component without pivots.
-        """
-        pivots = {name.removesuffix(PRIME) for name in symbol_names(self.rebase) if name.endswith(PRIME)}
-        symbols = [term for term in subterms(self.rebase) if term.op == "symbol"]
-        ones = {t: symbol(stem(t.name), t.axes) if stem(t.name) in pivots else const(1.0) for t in symbols}
-        return call("isnan", substitute(self.rebase, ones)) if pivots else None
-
-    @property
     def fixed(self) -> bool:
         """Whether new pivots leave the component as it is."""
         return self.rebase is self.symbol
@@ -130,6 +120,15 @@ class TileProgram:
     def updates(self) -> tuple[Update, ...]:
         """All updates in merge order."""
         return tuple(update for stage in self.stages for update in stage)
+
+    def ended(self, update: Update) -> Expr | None:
+        """What an update holds when no element comes any more, with the partial operations; None if it has no pivots."""
+        end = ending(update.symbol, update.rebase, [each.name for each in self.updates if each.fixed])
+        if end is None:
+            return None
+        present = [each.symbol for each in self.updates if each.name == update.present]
+        stuck, moved = end
+        return call("where", call("logical_and", stuck, *present) if present else stuck, moved, update.symbol)
 
     @property
     def maps(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
@@ -245,32 +246,29 @@ def _rebased(component: Component, part: _Values, onto: _Values) -> np.ndarray:
 
 
 def _final_values(form: FusedForm, state: State) -> _Values:
-    """Components, pivots and results of the whole axis, with NaN where the operator as written has NaN.
+    """Components, pivots and results of the whole axis, with what the operator as written has at pivots of ±inf or 0.
 
     The total twins kept parts whose pivot is infinite alive, since a later part could still replace that pivot.
-    Now none comes: what saw an element is NaN wherever the partial operations cannot move it from p to p.
+    Now none comes: what saw an element goes to its pivot wherever the partial operations cannot move it from p to p.
     """
     _check_enough(form, state)
-    part = _part_values(form, state)
+    still = [component.name for component in form.state if component.fixed]
     final = _Values(form, replace(state.environment, lengths={form.axis: state.length}))
     final.symbols.update(state.means)
     for component in form.state:
         held = state.components[component.name]
-        lost = _immovable(component, part, final) & held.present
-        final.hold(component.name, replace(held, value=np.where(lost, np.nan, held.value)) if lost.any() else held)
+        end = ending(component.symbol, component.rebase, still)
+        final.hold(component.name, held if end is None else _ended(component, held, state, final, *end))
     return final
 
 
-def _immovable(component: Component, part: _Values, final: _Values) -> np.ndarray:
-    """Where moving from p to p is undefined: the rebase rule applied to components that are all 1 gives NaN."""
-    names = _symbol_names(component.rebase)
-    pivots = [name.removesuffix(PRIME) for name in names if name.endswith(PRIME)]
-    if not pivots:
-        return np.array(False)
-    values = {name + PRIME: final.named(name) for name in pivots} | {name: part.named(name) for name in pivots}
-    values |= {name: np.ones_like(part.named(name), float) for name in names if name not in values}
-    environment = replace(part.evaluation.environment, symbols=values, partial=True)
-    return np.isnan(evaluate(component.rebase, environment))
+def _ended(component: Component, held: Held, state: State, final: _Values, stuck: Expr, moved: Expr) -> Held:
+    """A component at its pivots as they ended."""
+    names = set(_symbol_names(stuck))
+    values = {name: final.named(name) for name in names} | {name: part.value for name, part in state.components.items() if name not in names}
+    environment = replace(final.evaluation.environment, symbols=values, partial=True)
+    lost = evaluate(stuck, environment) & held.present
+    return replace(held, value=np.where(lost, evaluate(moved, environment), held.value)) if lost.any() else held
 
 
 def _check_enough(form: FusedForm, state: State) -> None:

@@ -1,0 +1,36 @@
+"""What a component becomes when no element comes any more, and its pivot has ended at ±inf or 0.
+
+In: a rebase rule.  Out: formulas over the pivots as they ended, to be evaluated with the partial operations.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+
+
+def ending(own: Expr, rebase: Expr, still: Collection[str]) -> tuple[Expr, Expr] | None:
+    """Where a component cannot stay at its pivots, and what it is there; None for one without pivots.
+
+    It cannot stay where the rebase of components that are 1 from p to p is NaN.  Its elements were taken about the
+    anchors of its pivots, so it is moved from those to the pivots themselves: Σ e^(x − m) over elements that m = −inf
+    has not seen is Σ e^x · e^(0 + inf).  A rule that reads components other than those that stand `still` has no
+    such value: sums of different powers of inf tell nothing.
+    """
+    symbols = [term for term in subterms(rebase) if term.op == "symbol"]
+    pivots = {term.name[:-1] for term in symbols if term.name.endswith("'")}
+    if not pivots:
+        return None
+    ended = {term: symbol(term.name.removesuffix("'"), term.axes) for term in symbols}
+    ones = {term: now if now.name in pivots else const(1.0) for term, now in ended.items()}
+    read = {now.name for now in ended.values()} - pivots - {own.name, *still}
+    anchors = {term: ended[part] if part.name.endswith("'") else _finite(part)
+               for term in subterms(rebase) if term.op == "anchor" and (part := term.args[0]).op == "symbol"}
+    moved = const(math.nan) if read or not anchors else substitute(rebase, anchors | {t: now for t, now in ended.items() if t is not now})
+    return call("isnan", substitute(rebase, ones)), moved
+
+
+def _finite(pivot: Expr) -> Expr:
+    """The anchor of a pivot, as a choice: partial operations know no anchors."""
+    return call("where", call("equal", call("subtract", pivot, pivot), 0), pivot, 0)
