@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import redfuser_algebra as ra
 from bug_cases import CASES
+from redfuser_algebra.lower.schedule import Schedule, levels
+from redfuser_algebra.run.cpu import kernel_of_call, run_cpu, signature_of
 from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
 
 MEMORY_FOR_TWO_GIB = 6 * 2**30
@@ -77,6 +79,19 @@ def test_a_part_whose_weights_cancel_has_no_mean_but_a_sum(sizes):
         binding = about_the_mean.bind(np.array(x, float), np.array(w, float))
         got = fused_by_chunks(about_the_mean, ra.fuse(about_the_mean).form, binding, sizes)
         np.testing.assert_allclose(got, reference(about_the_mean, binding), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES.values() if not case.error_is_right], ids=lambda case: case.id)
+def test_the_reported_fault_is_not_in_a_compiled_kernel(case):
+    fused = ra.fuse(case.operator)
+    assert_right(case, fused(**case.inputs(), backend="cpu"))
+    arrays = case.operator.bind(**case.inputs())
+    kernel = kernel_of_call(fused.operator, fused.form, arrays, signature_of(arrays))
+    assert kernel is not None and kernel.is_loaded, "NumPy ran instead"
+    length = arrays.sizes[fused.form.axis]
+    for schedule in [Schedule(case.chunk)] if case.chunk else levels(kernel.program, Schedule(2), length, min(3, length)).values():
+        assert_right(case, run_cpu(fused.operator, fused.form, arrays, schedule))
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)

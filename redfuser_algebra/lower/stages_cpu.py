@@ -4,6 +4,7 @@ In: the updates of a stage.  Out: lines that call the functions printed for them
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -11,9 +12,13 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
-from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+
+
+SCANNED = 64
+"""Elements among which the largest is found before one is put among the k largest."""
 
 
 class StagePrinter(FormulaPrinter):
@@ -73,11 +78,13 @@ class StagePrinter(FormulaPrinter):
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
         left = {u.name: self._left(u, rows) for u in multiplied}
         groups: dict[tuple[str, ...], list[Update]] = {}
+        scanned = [u for u in updates if self._is_scanned(u)]
         for update in updates:
-            if update not in counts:
+            if update not in counts and update not in scanned:
                 groups.setdefault(() if update in multiplied else self._columns(update), []).append(update)
         for number, (columns, group) in enumerate(groups.items()):
             lines += self._fold(f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}", columns, group, left)
+        lines += [self._scan(f"best_{update.name}", update) for update in scanned]
         lines = self.rows(lines) if rows else lines
         return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
 
@@ -129,14 +136,38 @@ class StagePrinter(FormulaPrinter):
             joins.append(f"{held.at_row()} = {joined(update.monoid, held.at_row(), part, held.type)}")
         return types, joins
 
+    def _is_scanned(self, update: Update) -> bool:
+        """Whether an update looks for the k largest of real numbers, one per element."""
+        return MONOIDS[update.monoid].counted and update.mask is None and not self._columns(update) and self.storage.kind(update.lift) == "f"
+
+    def _scan(self, name: str, update: Update) -> str:
+        """The k largest: a few elements at a time are looked at one by one only if the largest of them gets in."""
+        axis = self.program.axis
+        function = self.function(name, self.held, [update.lift], (axis,), choosing=True)
+        best, at = (function.argument(v.name, v.at_row()) for v in map(self.held, self._places(update)))
+        function.open(axis)
+        value, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
+        each = [f"{function.index(axis)} = i0 + i", *function.nest.pop().lines]
+        count = function.argument("n", "n")
+        for line in [f"for i0 in range(0, {count}, {SCANNED}):", *indented([
+                f"nb = min({SCANNED}, {count} - i0)", f"r0 = {constant(-math.inf, value.type).text}",
+                "for i in range(nb):", *indented([*each, f"r0 = larger(r0, {value.text})"]),
+                f"if {at}[-1] < 0 or not r0 <= {best}[-1]:", "    for i in range(nb):",
+                *indented(indented([*each, f"insert({best}, {at}, {value.to('f8').text}, {position})"]))])]:
+            function.line(line)
+        return self.printed(function)
+
+    def _places(self, update: Update) -> tuple[str, str]:
+        """What the k largest values and their positions are held under."""
+        return (update.name + WON, update.name) if MONOIDS[update.monoid].indexed else (update.name, positions(update.name))
+
     def _accumulate(self, function: Function, update: Update, columns: tuple[str, ...], type_: str) -> None:
         mask = None if update.mask is None else function.code(update.mask).to("b1").text
         value, held, monoid = function.code(update.lift), self.held(update.name), MONOIDS[update.monoid]
         position = function.code(Expr("index", (), (self.program.axis,))).text if monoid.indexed or monoid.counted else ""
         places = f"[{', '.join(map(function.index, columns))}]" if columns else ""
         if monoid.counted:
-            pair = (update.name + WON, update.name) if monoid.indexed else (update.name, positions(update.name))
-            best, at = (function.argument(v.name, v.at_row()) + places for v in map(self.held, pair))
+            best, at = (function.argument(v.name, v.at_row()) + places for v in map(self.held, self._places(update)))
             call_ = f"insert({best}, {at}, {value.to('f8').text}, {position})"
             function.line(call_ if mask is None else f"if {mask}: {call_}")
             return
