@@ -94,6 +94,9 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
         fits = work.length * (work.bytes + work.map_bytes / 2) <= machine.second
         per_element += work.map_seconds + work.map_bytes / MEMORY + work.bytes / (SECOND if fits else MEMORY)
     for extent in work.products:
+        if block == 1:
+            per_element += 2 * extent * OPERATION * width / 4
+            continue
         slow = (1 + RAMP / extent) * (1 + RAMP / tile) * (1 + RAMP / block)
         spilled = block * tile * width * 2 > machine.second
         per_element += 2 * extent * width / 4 / FLOPS * slow * (1.5 if spilled else 1.0)
