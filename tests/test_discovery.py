@@ -82,6 +82,14 @@ def test_nothing_is_kept_that_other_state_determines(operator, words):
     assert ra.fuse(operator).form.words == words
 
 
+def test_exponentials_beside_a_constant_one_are_kept_about_a_pivot_that_keeps_both_small():
+    operator = ra.operators["softpick"]
+    form = ra.fuse(operator).form
+    assert form.words == 3 and not any("overflow" in str(danger) for danger in form.dangers)
+    binding = operator.bind(np.array([-800.0, -900.0, 2.0, 1.5]), np.array([1.0, 2.0, 3.0, -1.0]))
+    np.testing.assert_allclose(fused_by_tree(operator, form, binding, (1, 1, 2), 0), reference(operator, binding), rtol=1e-12)
+
+
 def test_a_contraction_gets_an_axis_that_nothing_else_in_the_question_has():
     z, w = (Expr("input", (), (name, ("l", axis))) for name, axis in (("z", "k"), ("w", "k__1")))
     p = symbol("p", ("k",))

@@ -171,9 +171,13 @@ class Encoder:
     def _meets_pivot(self, a: Expr, b: Expr) -> bool:
         return self.moving and is_pivot(b) and self.varies(a) and not sees_pivot(a)
 
+    def _about_pivot(self, a: Expr, b: Expr) -> bool:
+        """Whether b is a pivot, and a an element or a constant that is taken about it."""
+        return self.moving and is_pivot(b) and not sees_pivot(a)
+
     def _difference(self, expr: Expr) -> str:
         a, b = expr.args
-        if self._meets_pivot(a, b):
+        if self._about_pivot(a, b):
             return self._pair(a, b, "subtract")
         if self._meets_pivot(b, a):
             return self._times("(Num (rational -1 1))", self.term(call("subtract", b, a)))

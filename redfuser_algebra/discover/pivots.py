@@ -13,6 +13,7 @@ class Pivots:
         self.axis, self.facts, self._taken = axis, facts, taken
         self.values: dict[str, Expr] = facts.pivots
         self._symbols: dict[Expr, Expr] = {}
+        self._centres: set[Expr] = set()
 
     def named(self, value: Expr) -> Expr:
         """The symbol of a pivot with this value."""
@@ -52,6 +53,8 @@ class Pivots:
         pivot, so that there is one way for the two to meet.
         """
         done: dict[Expr, Expr] = {}
+        self._centres = {term.args[1] for term in subterms(body) if term.op == "subtract" and self.axis in term.axes
+                         and self._invariant(term.args[1]) and not self.facts.moves(term.args[0])}
 
         def walk(term: Expr) -> Expr:
             if term not in done:
@@ -64,7 +67,10 @@ class Pivots:
         if not self.facts.moves(term):
             return term
         if self.axis not in term.axes:
-            return self.named(term)
+            if not self._is_beside_elements(term):
+                return self.named(term)
+            constant, centre = term.args[0].args
+            return call("exp", call("subtract", constant, self.named(centre)))
         if term.op in ("add", "subtract"):
             a, b = term.args
             if self._invariant(b) and not self.facts.moves(a):
@@ -74,6 +80,11 @@ class Pivots:
                     return call("subtract", b, self.named(negated(a)))
                 return -call("subtract", b, self.named(a))
         return children_replaced(term, tuple(map(walk, term.args)))
+
+    def _is_beside_elements(self, term: Expr) -> bool:
+        """Whether a term is e^(c − p) next to elements about the same pivot p: it moves with p as they do."""
+        inside = term.args[0] if term.op == "exp" else term
+        return inside.op == "subtract" and inside is not term and not self.facts.moves(inside.args[0]) and inside.args[1] in self._centres
 
     def _invariant(self, term: Expr) -> bool:
         return self.axis not in term.axes and self.facts.moves(term)

@@ -17,6 +17,7 @@ from redfuser_algebra.discover.centring import about_means
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
+from redfuser_algebra.discover.largest import about_largest
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
 from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
@@ -101,7 +102,7 @@ class Search:
         if reduction.monoid == "sum" and whole.op == "where" and self.axis not in whole.args[0].axes and self.facts.moves(whole):
             condition, *values = whole.args
             return call("where", condition, *(self._of(reduction, value) for value in values))
-        body = self.pivots.abstract(about_means(whole, self.facts))
+        body = self.pivots.abstract(about_means(about_largest(whole, self.facts), self.facts))
         mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
         if mask is not None and sees_pivot(mask):
             moving, mask = _split(mask)
