@@ -1,0 +1,220 @@
+"""A fused form as a Python file: the theorem in words, its functions in NumPy, and the tests that check it again.
+
+In: an operator, its cascade and its form.  Out: the text of a module that needs NumPy, Hypothesis and SymPy alone.
+"""
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from redfuser_algebra.discover.show import summary, text_sections
+from redfuser_algebra.language.cascade import Cascade
+from redfuser_algebra.language.mathematics import mathematics
+from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.language.expr import subterms
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.prove.export.blocks import INDENT, WIDTH, wrapped
+from redfuser_algebra.prove.export.functions import Functions
+from redfuser_algebra.prove.export.numpy_text import TOTAL, spelt
+from redfuser_algebra.prove.export.symbolic_law import symbolic_law
+from redfuser_algebra.prove.export.twins import sources
+from redfuser_algebra.prove.trials.sampling import Space, space
+
+PALETTES = {
+    "any": ("ANY", "(0, 1, -1, 2, 0.5, -2, -0.5, 3)"), "positive": ("POSITIVE", "(1, 2, 0.5, 3, 0.25, 1.5)"),
+    "unit": ("UNIT", "(0.5, 0.25, 0.75, 0.125)"), "few": ("FEW", "(0, 1)"), "whole": ("WHOLE", "(0, 1, 2, 3, -1, -2)"),
+    "signed": ("SIGNED", "(1, -1, 2, -2, 1.5, -0.25)"), "negative": ("NEGATIVE", "(-1, -2, -0.5, -3)"),
+}
+"""Numbers that are drawn: exact in binary, so that what is equal stays equal."""
+
+LONGEST = 6
+PARTS = 3
+
+
+def fused_module(operator: Operator, cascade: Cascade, form: FusedForm) -> str:
+    """The text of the module.  Raises Unprintable for what has no spelling in NumPy."""
+    functions = Functions(operator, form)
+    trials = space(operator, cascade, form)
+    body = [functions.lift, *(function for _, function in functions.moved), functions.merge, functions.finalize, functions.definition]
+    law = symbolic_law(functions)
+    blocks = [
+        [f'"""{_docstring(operator, functions, law)}"""'], _imports(law is not None),
+        *(source.splitlines() for source in sources(functions.helpers)), functions.state(),
+        *(list(function.source) for function in body), *_tests(functions, trials), *([law] if law else []),
+    ]
+    return _joined(blocks)
+
+
+def _joined(blocks: list[list[str]]) -> str:
+    """Blocks with two empty lines between them, one after the docstring."""
+    docstring, imports, *rest = ["\n".join(block) for block in blocks]
+    return "\n\n\n".join([f"{docstring}\n\n{imports}", *rest]) + "\n"
+
+
+# the theorem
+
+def _docstring(operator: Operator, functions: Functions, law: list[str] | None) -> str:
+    form = functions.form
+    sections = text_sections(form)
+    told = [f"{operator.name}: one pass is enough.", "", *_indented(str(operator).splitlines()), ""]
+    told += textwrap.wrap(_theorem(form), WIDTH) + [""]
+    for title in ("holds only where", "elements", "update by one element", "guards", "dangers"):
+        lines = [line for long in sections[title] for line in textwrap.wrap(long, WIDTH - 4, subsequent_indent="    ",
+                                                                            break_long_words=False) or [""]]
+        if lines:
+            told += [f"{title[0].upper()}{title[1:]}:", "", *_indented(lines), ""]
+    told += textwrap.wrap(f"Laws: {', '.join(form.laws) or 'none beyond those of the monoids'}.", WIDTH) + [""]
+    told += textwrap.wrap(_evidence(operator, form, law), WIDTH)
+    return "\n".join(told).replace("\\", "\\\\").rstrip() + "\n"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}".rstrip() for line in lines]
+
+
+def _theorem(form: FusedForm) -> str:
+    order = "associative and commutative" if form.order == "commutative" else "associative"
+    return (f"Theorem. Cut the axis {form.axis} into parts in any way, lift each part to its state, and merge the states in any "
+            f"bracketing: finalize gives what the definition gives ({summary(form)}). merge is {order}, and the state of no "
+            "elements is its identity.")
+
+
+def _evidence(operator: Operator, form: FusedForm, law: list[str] | None) -> str:
+    said = ["Proved below, by SymPy over the reals: the sums about a new pivot are those that `moved` gives." if law else
+            "Nothing below is a proof: the update rule is none that SymPy decides."]
+    said.append("Tested below, by Hypothesis on small examples in float64: everything else the theorem says.")
+    rounded = [term for term in subterms(*operator.outputs) if term.op in ("round", "cast") and term.attrs[-1]]
+    if rounded:
+        said.append("The operator allows its rounding to be regrouped, so that the fused form rounds at other scales than the definition; "
+                    "what is stated here is the form without that rounding, on both sides.")
+    if form.assumptions or operator.assume:
+        said.append(f"Assumed: {', '.join(map(mathematics, (*operator.assume, *form.assumptions)))}.")
+    return " ".join(said)
+
+
+def _imports(symbolic: bool) -> list[str]:
+    return ["from typing import NamedTuple", "", "import numpy as np", *(["import sympy"] if symbolic else []),
+            "from hypothesis import given, settings", "from hypothesis import strategies as st",
+            "from hypothesis.extra.numpy import arrays"]
+
+
+# the tests
+
+def _tests(f: Functions, trials: Space) -> Iterator[list[str]]:
+    yield _of(f)
+    yield _palettes(trials)
+    yield _array()
+    yield _examples(f, trials)
+    yield _agree(f)
+    yield _same()
+    names = [*map(spelt, (*f.operator.inputs, *f.operator.params)), "owner"]
+    unpacked = wrapped(f"{INDENT}{', '.join(names)} = ", "example")
+    yield _on_examples()
+    yield _test("any_split_in_any_bracketing_gives_the_definition", [
+        *unpacked, *_parts(f), f"{INDENT}want = {f.definition.called()}",
+        *wrapped(f"{INDENT}bracketings = ", ", ".join(_bracketings(f))),
+        f"{INDENT}for state in bracketings:", f"{INDENT * 2}agree({f.finalize.called('state')}, want)"])
+    if f.form.order == "commutative":
+        yield _test("merge_is_associative_and_commutative", [
+            *unpacked, *_parts(f), *_same_states(*_bracketings(f)[1:3]),
+            *_same_states(f.merge.called("one", "two"), f.merge.called("two", "one"))])
+    else:
+        yield _test("merge_is_associative", [*unpacked, *_parts(f), *_same_states(*_bracketings(f)[1:3])])
+    yield _test("no_elements_change_nothing", [
+        *unpacked, f"{INDENT}one = {_part(f, 'owner >= 0')}", f"{INDENT}nothing = {_part(f, 'owner < 0')}",
+        *_same_states(f.merge.called("one", "nothing"), "one"), *_same_states(f.merge.called("nothing", "one"), "one")])
+
+
+def _same_states(one: str, two: str) -> list[str]:
+    return wrapped(INDENT, f"same({one}, {two})")
+
+
+def _bracketings(f: Functions) -> list[str]:
+    def merged(a: str, b: str) -> str:
+        return f.merge.called(a, b)
+
+    found = [_part(f, "owner >= 0"), merged(merged("one", "two"), "three"), merged("one", merged("two", "three"))]
+    return [*found, merged(merged("three", "one"), "two")] if f.form.order == "commutative" else found
+
+
+def _on_examples() -> list[str]:
+    return ["def on_examples(test):", f'{INDENT}"""The test on fifty small examples, the same ones every time."""',
+            f"{INDENT}quiet = np.errstate(all=\"ignore\")(test)",
+            f"{INDENT}return settings(max_examples=50, deadline=None, derandomize=True, database=None)(given(examples())(quiet))"]
+
+
+def _test(name: str, body: list[str]) -> list[str]:
+    return ["@on_examples", f"def test_{name}(example):", *body]
+
+
+def _of(f: Functions) -> list[str]:
+    """The state of the elements at some places."""
+    taken = []
+    for name in f.lift.arguments:
+        own = f.operator.inputs.get(name.removesuffix("_") if name not in f.operator.inputs else name, ())
+        if f.axis in own:
+            at = own.index(f.axis)
+            taken.append(f"{name}[{', '.join([*[':'] * at, 'at'])}]")
+        else:
+            taken.append({f.axis: "1.0 * np.flatnonzero(at)", TOTAL: "len(at)"}.get(name, name))
+    arguments = [name for name in f.lift.arguments if name not in (f.axis, TOTAL)]
+    return [f"def of({', '.join(['at', *arguments])}):", f'{INDENT}"""The state of the elements at these places."""',
+            *wrapped(f"{INDENT}return ", f"lift({', '.join(taken)})")]
+
+
+def _part(f: Functions, where: str) -> str:
+    return f"of({', '.join([where, *(name for name in f.lift.arguments if name not in (f.axis, TOTAL))])})"
+
+
+def _parts(f: Functions, count: int = PARTS) -> list[str]:
+    return [f"{INDENT}{name} = {_part(f, f'owner == {number}')}" for number, name in enumerate(("one", "two", "three")[:count])]
+
+
+def _palettes(trials: Space) -> list[str]:
+    used = {name for names in trials.palettes.values() for name in names if set(names) != set(PALETTES)}
+    used |= {"any", "positive", "unit", "few"} if any(set(names) == set(PALETTES) for names in trials.palettes.values()) else set()
+    return [f"{word} = {values}" for name, (word, values) in PALETTES.items() if name in used]
+
+
+def _array() -> list[str]:
+    return ["def array(draw, shape, *palettes):", f'{INDENT}"""An array of simple numbers, exact in binary, so that equal numbers stay equal."""',
+            f"{INDENT}numbers = draw(st.sampled_from(palettes))",
+            f"{INDENT}return draw(arrays(float, shape, elements=st.sampled_from(numbers)))"]
+
+
+def _examples(f: Functions, trials: Space) -> list[str]:
+    """The strategy: inputs, parameters, and to which part each element belongs."""
+    lines = ["@st.composite", "def examples(draw):", f'{INDENT}"""A few elements, the parameters, and to which part each element belongs."""',
+             f"{INDENT}n = draw(st.integers({max(1, trials.shortest)}, {max(LONGEST, trials.shortest + 2)}))"]
+    made = []
+    for name, own in f.operator.inputs.items():
+        palettes = trials.palettes[name]
+        words = ("ANY", "POSITIVE", "UNIT", "FEW") if set(palettes) == set(PALETTES) else [PALETTES[palette][0] for palette in palettes]
+        shape = ["n" if axis == f.axis else str(trials.sizes[axis]) for axis in own]
+        text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
+        lines += wrapped(f"{INDENT}{spelt(name)} = ", f"array(draw, {text}, {', '.join(words)})")
+        made.append(spelt(name))
+    for name, values in trials.params.items():
+        shown = ", ".join(repr(float(value)) if not isinstance(value, int) else repr(value) for value in dict.fromkeys(values))
+        lines += [f"{INDENT}{spelt(name)} = draw(st.sampled_from([{shown}]))"]
+        made.append(spelt(name))
+    return [*lines, f"{INDENT}owner = draw(arrays(int, n, elements=st.integers(0, {PARTS - 1})))",
+            *wrapped(f"{INDENT}return ", ", ".join([*made, "owner"]))]
+
+
+def _agree(f: Functions) -> list[str]:
+    several = len(f.operator.outputs) > 1
+    check = ["got, want = np.broadcast_arrays(got, want)", "known = np.isfinite(want)",
+             "np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)"]
+    head = ["def agree(got, want):", f'{INDENT}"""Equal up to rounding (and roots of it), wherever the definition gives a number."""']
+    if not several:
+        return [*head, *(INDENT + line for line in check)]
+    return [*head[:1], head[1], f"{INDENT}for one, other in zip(got, want, strict=True):",
+            *(INDENT * 2 + line.replace("got, want = np.broadcast_arrays(got, want)", "got, want = np.broadcast_arrays(one, other)")
+              for line in check)]
+
+
+def _same() -> list[str]:
+    return ["def same(one, two):", f'{INDENT}"""Two states are equal up to rounding."""',
+            f"{INDENT}for name in State._fields:",
+            f"{INDENT * 2}np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)"]
