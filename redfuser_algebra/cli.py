@@ -29,6 +29,7 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove import proof
+from redfuser_algebra.prove.export.proof_module import NoProof, proof_module
 from redfuser_algebra.run import files
 from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.law_examples import explained
@@ -159,11 +160,12 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            every: Annotated[bool, typer.Option("--all", help="All operators of the catalogue that can be fused.")] = False,
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
-           certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None
-           ) -> int:
-    """Write kernels as files of their own, which need NumPy and Numba and check themselves when run.
+           certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None,
+           as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
+    """Write kernels as files of their own, which need NumPy and Numba and check themselves when run; or their proofs.
 
-    The header names the hash of the certificate.  The certificate is made for it, which takes some seconds each.
+    The header of a kernel names the hash of the certificate, which takes some seconds each.  A proof needs NumPy,
+    Hypothesis and SymPy.
     """
     if bool(targets) == every:
         raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",
@@ -175,6 +177,9 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
     with progress("exporting") as told:
         for done, operator in enumerate(operators):
             told(done, len(operators))
+            if as_proof:
+                left_out += proof_written(operator, path / f"test_{operator.name}.py" if into else path)
+                continue
             try:
                 fused = ra.fuse(operator)
                 recorded = files.recorded_certificate(certificates, operator, fused.form) if certificates else None
@@ -183,11 +188,22 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
             except (ra.NotFusable, LoweringError) as error:
                 left_out.append(error)
     if every:
-        show_lines([f"{len(operators) - len(left_out)} kernels; {len(left_out)} operators cannot be fused, or have no loops"])
+        why = "are undecided, or are proved in words that the files do not have" if as_proof else "cannot be fused, or have no loops"
+        show_lines([f"{len(operators) - len(left_out)} {'proofs' if as_proof else 'kernels'}; {len(left_out)} operators {why}"])
         return 0
     for error in left_out:
         complain(error)
     return max((CODES[error.verdict.status] if isinstance(error, ra.NotFusable) else BAD_INPUT for error in left_out), default=0)
+
+
+def proof_written(operator: ra.Operator, path: Path) -> list[NoProof]:
+    """Write what proves the verdict on an operator; the error of one that has no such file."""
+    try:
+        text = proof_module(ra.decide(operator))
+    except NoProof as error:
+        return [error]
+    show_lines([str(files.written(path, lambda file: file.write(text.encode())))])
+    return []
 
 
 @app.command()

@@ -56,7 +56,7 @@ def _joined(blocks: list[list[str]]) -> str:
 def _docstring(operator: Operator, functions: Functions, law: list[str] | None) -> str:
     form = functions.form
     sections = text_sections(form)
-    told = [f"{operator.name}: one pass is enough.", "", *_indented(str(operator).splitlines()), ""]
+    told = [f"{operator.name}: one pass is enough.", "", *operator_lines(operator), ""]
     told += textwrap.wrap(_theorem(form), WIDTH) + [""]
     for title in ("holds only where", "elements", "update by one element", "guards", "dangers"):
         lines = [line for long in sections[title] for line in textwrap.wrap(long, WIDTH - 4, subsequent_indent="    ",
@@ -66,6 +66,13 @@ def _docstring(operator: Operator, functions: Functions, law: list[str] | None) 
     told += textwrap.wrap(f"Laws: {', '.join(form.laws) or 'none beyond those of the monoids'}.", WIDTH) + [""]
     told += textwrap.wrap(_evidence(operator, form, law), WIDTH)
     return "\n".join(told).replace("\\", "\\\\").rstrip() + "\n"
+
+
+def operator_lines(operator: Operator) -> list[str]:
+    """The text of an operator, indented, no line too long."""
+    return [part for line in str(operator).splitlines() for part in textwrap.wrap(
+        line.strip(), WIDTH, initial_indent=INDENT + " " * (len(line) - len(line.lstrip())), subsequent_indent=INDENT * 4,
+        break_long_words=False)]
 
 
 def _indented(lines: list[str]) -> list[str]:

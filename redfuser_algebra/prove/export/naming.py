@@ -6,6 +6,7 @@ In: a form as the search leaves it.  Out: the same form with other names, and na
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -30,10 +31,13 @@ class Names:
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = set(taken)
 
-    def fresh(self, stem: str, tags: Iterable[str] = ()) -> str:
-        """The first free word of the stem, else the stem with a tag, else a letter of the pool, else the stem with a number."""
+    def fresh(self, stem: str, tags: Iterable[str] = (), several: bool = False) -> str:
+        """The first free word of the stem, else the stem with a tag, else a letter of the pool, else one with a number.
+
+        Of `several` of a kind each gets its tag.
+        """
         words = stem.split()
-        candidates = [*words, *(f"{word}_{tag}" for word in words for tag in tags), *POOL, *(f"{POOL[0]}_{n}" for n in range(2, 99))]
+        candidates = [*(f"{word}_{tag}" for word in words[:1] * several for tag in tags), *words, *(f"{word}_{tag}" for word in words for tag in tags), *POOL, *(f"{POOL[0]}_{n}" for n in range(2, 99))]
         name = next(name for name in candidates if name not in self.taken)
         self.taken.add(name)
         return name
@@ -45,15 +49,18 @@ def renamed(operator: Operator, form: FusedForm) -> FusedForm:
     names = Names({*RESERVED, *map(spelt, (*operator.inputs, *operator.params)), *axes})
     given: dict[str, str] = {}
     bases = _bases(form)
+    lifts = {component.name: component.lift for component in form.state}
+    kinds: dict[str, tuple[str, list[str]]] = {}
     for component in form.state:
         lift = tidied(component.lift)
         stem = LETTERS.get(component.monoid) or sum_stem(lift, component.mask, form.axis, bases)
-        given[component.name] = names.fresh(stem, tags(lift, component.mask))
-    lifts = {component.name: component.lift for component in form.state}
+        kinds[component.name] = stem, tags(lift, component.mask)
     for row in (*form.pivots, *form.results):
-        if row.name not in given:
-            parts = [lifts[term.name] for term in subterms(row.value) if term.op == "symbol" and term.name in lifts]
-            given[row.name] = names.fresh(value_stem(tidied(row.value), lifts), tags(*parts[:1]) if parts else ())
+        parts = [lifts[term.name] for term in subterms(row.value) if term.op == "symbol" and term.name in lifts]
+        kinds.setdefault(row.name, (value_stem(tidied(row.value), lifts), tags(*parts[:1])))
+    alike = Counter((stem, bool(own)) for stem, own in kinds.values())
+    for name, (stem, own) in kinds.items():
+        given[name] = names.fresh(stem, own, alike[stem, bool(own)] > 1)
     return _with_names(form, given)
 
 
@@ -85,7 +92,7 @@ def new_name(name: str, given: Mapping[str, str]) -> str:
 
 def _spoken(statement: str, given: Mapping[str, str]) -> str:
     """A statement with the new names; what stands before a bracket is an array, not a symbol."""
-    return re.sub(r"\b([^\W\d]\w*)\b(?!\[)", lambda found: given.get(found[1], found[1]), statement)
+    return re.sub(r"(?<![\w'])([^\W\d]\w*)\b(?![\[\'])", lambda found: given.get(found[1], found[1]), statement)
 
 
 def sum_stem(body: Expr, mask: Expr | None, axis: str, bases: tuple[Expr, ...] = ()) -> str:

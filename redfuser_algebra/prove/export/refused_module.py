@@ -1,7 +1,7 @@
 """A refusal as a Python file: what cannot be carried, the numbers that prove it, and a test that computes them again.
 
 In: an operator and its refusal with a witness.  Out: the text of a module that needs NumPy and mpmath (which comes
-with SymPy) alone, with exact fractions where the formula is rational and 800 digits where it is not.
+with SymPy) alone, with exact fractions where the formula is rational and hundreds of digits where it is not.
 """
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.expr import Expr, call, const
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.export.blocks import INDENT, WIDTH, Block, entry, wrapped
+from redfuser_algebra.prove.export.fused_module import operator_lines
 from redfuser_algebra.prove.export.numpy_text import RESERVED, NumpyText, Unprintable, Written, layout, spelt
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness
 from redfuser_algebra.language.text import ATOM
 
-DIGITS = 800
+DIGITS = 400
 EXACT = {"exp": "mpmath.exp", "log": "mpmath.log", "sqrt": "mpmath.sqrt", "sin": "mpmath.sin", "cos": "mpmath.cos",
          "tanh": "mpmath.tanh", "exp2": "lambda a: mpmath.power(2, a)", "log2": "lambda a: mpmath.log(a, 2)",
-         "power": "mpmath.power", "log1p": "mpmath.log1p", "expm1": "mpmath.expm1"}
+         "power": "mpmath.power", "arctan": "mpmath.atan", "arctan2": "mpmath.atan2", "log1p": "mpmath.log1p", "expm1": "mpmath.expm1"}
 WHOLE = {"round": "round", "floor": "math.floor", "ceil": "math.ceil"}
 
 
@@ -81,7 +82,7 @@ def _module(operator: Operator, refusal: Refusal, blocks: list[list[str]]) -> st
 
 def _docstring(operator: Operator, refusal: Refusal) -> str:
     told = [f"{operator.name}: one pass is not enough ({refusal.witness.reason}).", ""]
-    told += [f"    {line}" for line in str(operator).splitlines()] + [""]
+    told += [*operator_lines(operator), ""]
     for line in str(refusal.witness).splitlines():
         told += textwrap.wrap(line, WIDTH, break_on_hyphens=False)
     told += [""] + textwrap.wrap(_what_is_checked(refusal.witness), WIDTH)
@@ -129,10 +130,8 @@ def _imports(block: Block, balls: bool) -> list[str]:
     lines += ["", f"mpmath.mp.dps = {DIGITS}", "", "", "def number(text):", f'{INDENT}"""A fraction, to as many digits as are asked for."""',
               f"{INDENT}exact = Fraction(text)", f"{INDENT}return mpmath.mpf(exact.numerator) / exact.denominator"] if balls else [
               "", "number = Fraction"]
-    for op in sorted(used):
-        word = EXACT.get(op) or WHOLE[op]
-        lines += [f"{op}_of = np.frompyfunc({word}, {2 if op == 'power' else 1}, 1)"] if not balls else ["", f"{op}_of = np.frompyfunc({word}, {2 if op == 'power' else 1}, 1)"][1:]
-    return lines
+    made = [f"{op}_of = np.frompyfunc({EXACT.get(op) or WHOLE[op]}, {2 if op in ('power', 'arctan2') else 1}, 1)" for op in sorted(used)]
+    return [*lines, *([""] * 2 * balls + made if made else [])]
 
 
 def _texts(values: object) -> str:
@@ -220,10 +219,11 @@ def _determinants(witness: Independence) -> list[list[str]]:
     name = "def test_no_form_with_fewer_components_fits_these_points():"
     duty = f'{INDENT}"""det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""'
     if not witness.bits:
-        known = ["DETERMINANTS = {", *(line for n, value in witness.table.determinants.items()
-                                       for line in _quoted(n, value)), "}"]
-        return [known, det, [name, duty, f"{INDENT}matrix = table()", f"{INDENT}for n, value in DETERMINANTS.items():",
-                             f"{INDENT * 2}assert determinant([row[:n] for row in matrix[:n]]) == Fraction(value) != 0, n"]]
+        exact = {n: value for n, value in witness.table.determinants.items() if "(" not in value}
+        known = [f"ORDERS = {orders}", "DETERMINANTS = {", *(line for n, value in exact.items() for line in _quoted(n, value)), "}"]
+        return [known, det, [name, duty, f"{INDENT}matrix = table()", f"{INDENT}for n in ORDERS:",
+                             f"{INDENT * 2}found = determinant([row[:n] for row in matrix[:n]])",
+                             f"{INDENT * 2}assert found != 0 and found == Fraction(DETERMINANTS.get(n, found)), n"]]
     return [[f"ORDERS = {orders}"], det, [
         name, duty, f"{INDENT}matrix = table()", f"{INDENT}with mpmath.workdps({DIGITS * 3 // 2}):", f"{INDENT * 2}again = table()",
         f"{INDENT}for n in ORDERS:", f"{INDENT * 2}found = determinant([row[:n] for row in matrix[:n]])",

@@ -40,7 +40,7 @@ FIRST_SMALLEST = '''def first_smallest(values, positions, axis):
     return -value, position'''
 
 BEST = '''def best(values, positions, k, axis):
-    """The k largest values along an axis and their positions, the first of equal ones first; -inf and -1 if there are fewer."""
+    """The k largest values along an axis and their positions, the first of equal ones first; then -inf and -1."""
     values, positions = np.broadcast_arrays(values, positions)
     room = [(0, k if d == axis else 0) for d in range(values.ndim)]
     values, positions = np.pad(values, room, constant_values=-np.inf), np.pad(positions, room, constant_values=-1)

@@ -1,0 +1,135 @@
+"""Exported proofs: they pass on their own, say the same twice, know nothing of this package, and catch what is spoilt."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import redfuser_algebra as ra
+from redfuser_algebra import cli
+from redfuser_algebra.prove.export.blocks import WIDTH, wrapped
+from redfuser_algebra.prove.export.proof_module import NoProof, proof_module
+
+FOLDER = Path(__file__).resolve().parent.parent / "proofs"
+SAMPLE = ("softmax", "attention", "variance", "weighted_variance", "count_max", "value_at_argmax", "topk_mean_fixed", "prod_scaled",
+          "mean_absolute_deviation", "count_above_mean")
+ALLOWED = {"typing", "numpy", "sympy", "hypothesis", "mpmath", "fractions", "math"}
+EXPORTED = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
+
+
+@cache
+def text(name):
+    return proof_module(ra.decide(ra.operators[name]))
+
+
+def failures(source):
+    """The tests of a module that do not pass, by name."""
+    space = {}
+    exec(compile(source, "exported", "exec"), space)
+    failed = []
+    for name, test in space.items():
+        if name.startswith("test_"):
+            try:
+                test()
+            except Exception:
+                failed.append(name)
+    return failed
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_exported_proof_passes_by_itself(name):
+    assert failures(text(name)) == []
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_exported_proof_needs_nothing_of_this_package_and_fits_the_line(name):
+    source = text(name)
+    tree = ast.parse(source)
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {module.partition(".")[0] for module in imported} <= ALLOWED
+    assert ast.get_docstring(tree).startswith(f"{name}: one pass is ")
+    assert [line for line in source.splitlines() if len(line) > WIDTH + 2 or line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_folder_holds_what_is_exported_now(name):
+    assert (FOLDER / f"test_{name}.py").read_text(encoding="utf-8") == text(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ra.operators)
+def test_the_whole_folder_holds_what_is_exported_now(name):
+    path = FOLDER / f"test_{name}.py"
+    try:
+        assert path.read_text(encoding="utf-8") == text(name)
+    except NoProof:
+        assert not path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_every_proof_of_the_folder_passes(part):
+    files = [str(FOLDER / f"test_{name}.py") for name in EXPORTED[part::8]]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+SPOILT = [
+    ("softmax", "Z=times(np.exp(minus(finite(part.m), finite(m_new))), part.Z)", "Z=part.Z"),
+    ("softmax", "minus(finite(part.m), finite(m_new))", "minus(finite(m_new), finite(part.m))"),
+    ("softmax", "m = np.maximum(one.m, two.m)", "m = np.minimum(one.m, two.m)"),
+    ("softmax", "np.where(np.isfinite(p), p, 0.0)", "p"),
+    ("variance", "part.M2 + times(", "part.M2 - times("),
+    ("variance", "mu = part.sx / part.N", "mu = part.sx / (part.N + 1)"),
+    ("variance", "M2 = sum((x - mu) ** 2 for x in elements)", "M2 = sum((x + mu) ** 2 for x in elements)"),
+    ("weighted_variance", "times(2 * ", "times(3 * "),
+    ("count_max", "np.where(part.m == m_new, ", "np.where(part.m != m_new, "),
+    ("attention", "o = times(", "o = 1 + times("),
+    ("value_at_argmax", "won = (values == ", "won = (values >= "),
+    ("topk_mean_fixed", "(positions, -values, positions < 0)", "(positions, values, positions < 0)"),
+    ("prod_scaled", "ratio(part.m, m_new)", "ratio(m_new, part.m)"),
+    ("mean_absolute_deviation", "np.abs(x - np.sum(x) / len(x))", "x - np.sum(x) / len(x)"),
+    ("count_above_mean", "> np.sum(x)", "> 0 * np.sum(x)"),
+]
+
+
+@pytest.mark.parametrize("name, right, wrong", SPOILT, ids=[f"{name}: {wrong[:30]}" for name, _, wrong in SPOILT])
+def test_a_spoilt_proof_fails(name, right, wrong):
+    assert right in text(name)
+    assert failures(text(name).replace(right, wrong))
+
+
+def test_the_command_writes_proofs_and_says_what_it_cannot(tmp_path, capsys):
+    assert cli.status_of(["export", "--proof", "softmax", "relu_about_mean", "-o", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"test_softmax.py", "test_relu_about_mean.py"}
+    assert (tmp_path / "test_softmax.py").read_text(encoding="utf-8") == text("softmax")
+    path = tmp_path / "one.py"
+    assert cli.status_of(["export", "--proof", "sum(exp(x - max(x, l)), l)", "-o", str(path)]) == 0
+    assert failures(path.read_text(encoding="utf-8")) == []
+
+
+def test_what_is_undecided_has_no_proof():
+    @ra.operator
+    def farthest(x: "l"):
+        return ra.max(ra.sin(x * ra.sum(x, "l")) ** 2, "l")
+
+    verdict = ra.decide(farthest)
+    if verdict.status == "undecided":
+        with pytest.raises(NoProof, match="it is undecided"):
+            proof_module(verdict)
+
+
+@pytest.mark.parametrize("head, body", [
+    ("    a = ", "f(" + ", ".join(f"number_{n}" for n in range(30)) + ")"), ("    return ", ", ".join(f"g({n}, x)" for n in range(40))),
+    ("    b = ", " + ".join(f"long_name_{n} * (x - {n})" for n in range(20))), ("    c = ", "sum(" + " + ".join(["x * y"] * 40) + " for x in e)"),
+    ("    d = ", "[" + ", ".join(map(str, range(99))) + "]"),
+])
+def test_long_lines_are_broken_where_python_allows_it(head, body):
+    lines = wrapped(head, body)
+    assert len(lines) > 1 and max(map(len, lines)) <= WIDTH
+    broken = ast.dump(ast.parse("def f():\n" + "\n".join(lines)))
+    assert broken == ast.dump(ast.parse(f"def f():\n{head}{body}"))
