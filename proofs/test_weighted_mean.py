@@ -1,0 +1,144 @@
+"""weighted_mean: one pass is enough.
+
+    weighted_mean(x[l], w[l]):
+        return sum(w * x, l) / sum(w, l)
+
+Theorem. Cut the axis l into parts in any way, lift each part to its state, and merge the states in any bracketing:
+finalize gives what the definition gives (one pass over l, 2 words of state per row, commutative merge). merge is
+associative and commutative, and the state of no elements is its identity.
+
+Update by one element:
+
+    swx' = swx + w[l]·x[l]
+    sw'  = sw + w[l]
+
+Dangers:
+
+    sw divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant.
+
+Nothing below is a proof: the update rule is none that SymPy decides. Tested below, by Hypothesis on small examples in
+float64: everything else the theorem says.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+class State(NamedTuple):
+    """What is kept of a part of the elements."""
+
+    swx: np.ndarray  # Σ_l w[l]·x[l]
+    sw: np.ndarray  # Σ_l w[l]
+
+
+def lift(x, w):
+    """The state of some elements."""
+    swx = np.sum(w * x)
+    sw = np.sum(w)
+    return State(swx, sw)
+
+
+def merge(one, two):
+    """The state of two parts together."""
+    swx = one.swx + two.swx
+    sw = one.sw + two.sw
+    return State(swx, sw)
+
+
+def finalize(state):
+    """The results of a state."""
+    swx, sw = state
+    return swx / sw
+
+
+def definition(x, w):
+    """The operator as written."""
+    return np.sum(w * x) / np.sum(w)
+
+
+def of(at, x, w):
+    """The state of the elements at these places."""
+    return lift(x[at], w[at])
+
+
+ANY = (0, 1, -1, 2, 0.5, -2, -0.5, 3)
+POSITIVE = (1, 2, 0.5, 3, 0.25, 1.5)
+UNIT = (0.5, 0.25, 0.75, 0.125)
+FEW = (0, 1)
+
+
+def array(draw, shape, *palettes):
+    """An array of simple numbers, exact in binary, so that equal numbers stay equal."""
+    numbers = draw(st.sampled_from(palettes))
+    return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
+
+
+@st.composite
+def examples(draw):
+    """A few elements, the parameters, and to which part each element belongs."""
+    n = draw(st.integers(1, 6))
+    x = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
+    w = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
+    owner = draw(arrays(int, n, elements=st.integers(0, 2)))
+    return x, w, owner
+
+
+def agree(got, want):
+    """Equal up to rounding (and roots of it), wherever the definition gives a number."""
+    got, want = np.broadcast_arrays(got, want)
+    known = np.isfinite(want)
+    np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
+
+
+def same(one, two):
+    """Two states are equal up to rounding."""
+    for name in State._fields:
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def on_examples(test):
+    """The test on fifty small examples, the same ones every time."""
+    quiet = np.errstate(all="ignore")(test)
+    return settings(max_examples=50, deadline=None, derandomize=True, database=None)(given(examples())(quiet))
+
+
+@on_examples
+def test_any_split_in_any_bracketing_gives_the_definition(example):
+    x, w, owner = example
+    one = of(owner == 0, x, w)
+    two = of(owner == 1, x, w)
+    three = of(owner == 2, x, w)
+    want = definition(x, w)
+    bracketings = (
+        of(owner >= 0, x, w),
+        merge(merge(one, two), three),
+        merge(one, merge(two, three)),
+        merge(merge(three, one), two),
+    )
+    for state in bracketings:
+        agree(finalize(state), want)
+
+
+@on_examples
+def test_merge_is_associative_and_commutative(example):
+    x, w, owner = example
+    one = of(owner == 0, x, w)
+    two = of(owner == 1, x, w)
+    three = of(owner == 2, x, w)
+    same(merge(merge(one, two), three), merge(one, merge(two, three)))
+    same(merge(one, two), merge(two, one))
+
+
+@on_examples
+def test_no_elements_change_nothing(example):
+    x, w, owner = example
+    one = of(owner >= 0, x, w)
+    nothing = of(owner < 0, x, w)
+    same(merge(one, nothing), one)
+    same(merge(nothing, one), one)
