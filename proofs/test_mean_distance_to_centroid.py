@@ -19,7 +19,7 @@ By hand: F is 33/2 for (X[0] = 17, X[1] = 1/2) and 1/2 for (X[0] = 1, X[1] = 1/2
 det [F(x_i; p_j)] is 33/2 (n = 1), 835/4 (n = 2), -220 (n = 3), -704.815 (n = 4), 6129.75 (n = 5), 9424.5 (n = 6),
 -3541 (n = 7), -6163.95 (n = 8), -9881.41 (n = 12): no form with fewer than 12 components fits these points.
 
-Checked below, in numbers of 400 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
+Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
 the Jacobian are quoted.
 
@@ -31,7 +31,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):
@@ -112,10 +112,10 @@ def determinant(rows):
 def test_no_form_with_fewer_components_fits_these_points():
     """det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""
     matrix = table()
-    with mpmath.workdps(600):
+    with mpmath.workdps(1200):
         again = table()
     for n in ORDERS:
         found = determinant([row[:n] for row in matrix[:n]])
-        with mpmath.workdps(600):
+        with mpmath.workdps(1200):
             better = determinant([row[:n] for row in again[:n]])
         assert found != 0 and abs(found - better) < abs(better) * mpmath.mpf(10) ** -20, n

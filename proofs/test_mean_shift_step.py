@@ -21,7 +21,7 @@ det [F(x_i; p_j)] is 0.882497 (n = 1), 8.65987 (n = 2), 73.0976 (n = 3), -825.82
 7.520568027e-79 (n = 6), -7.769592461e-79 (n = 7), -1.371328256e-77 (n = 8), -1.387401453e-117 (n = 12): no form with
 fewer than 12 components fits these points.
 
-Checked below, in numbers of 400 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
+Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
 the Jacobian are quoted.
 
@@ -33,7 +33,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):
@@ -109,10 +109,10 @@ def determinant(rows):
 def test_no_form_with_fewer_components_fits_these_points():
     """det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""
     matrix = table()
-    with mpmath.workdps(600):
+    with mpmath.workdps(1200):
         again = table()
     for n in ORDERS:
         found = determinant([row[:n] for row in matrix[:n]])
-        with mpmath.workdps(600):
+        with mpmath.workdps(1200):
             better = determinant([row[:n] for row in again[:n]])
         assert found != 0 and abs(found - better) < abs(better) * mpmath.mpf(10) ** -20, n

@@ -35,7 +35,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):

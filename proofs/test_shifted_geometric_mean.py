@@ -19,7 +19,7 @@ det [F(x_i; p_j)] is 5.82747 (n = 1), 12.1179 (n = 2), 3.12168 (n = 3), 0.02937 
 6.906383559e-8 (n = 6), 2.312339979e-12 (n = 7), -1.327460726e-18 (n = 8), -7.765445946e-56 (n = 12): no form with
 fewer than 12 components fits these points.
 
-Checked below, in numbers of 400 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
+Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
 the Jacobian are quoted.
 
@@ -31,7 +31,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):
@@ -107,10 +107,10 @@ def determinant(rows):
 def test_no_form_with_fewer_components_fits_these_points():
     """det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""
     matrix = table()
-    with mpmath.workdps(600):
+    with mpmath.workdps(1200):
         again = table()
     for n in ORDERS:
         found = determinant([row[:n] for row in matrix[:n]])
-        with mpmath.workdps(600):
+        with mpmath.workdps(1200):
             better = determinant([row[:n] for row in again[:n]])
         assert found != 0 and abs(found - better) < abs(better) * mpmath.mpf(10) ** -20, n

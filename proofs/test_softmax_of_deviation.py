@@ -22,7 +22,7 @@ det [F(x_i; p_j)] is 1.918555669e-136 (n = 1), 1.918555669e-136 (n = 2), 1.15546
 (n = 4), 8.998806762e-323 (n = 5), -4.958713482e-402 (n = 6), 4.962592671e-425 (n = 7), 9.644781021e-437 (n = 8),
 -1.763996808e-622 (n = 12): no form with fewer than 12 components fits these points.
 
-Checked below, in numbers of 400 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
+Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
 the Jacobian are quoted.
 
@@ -34,7 +34,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):
@@ -111,10 +111,10 @@ def determinant(rows):
 def test_no_form_with_fewer_components_fits_these_points():
     """det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""
     matrix = table()
-    with mpmath.workdps(600):
+    with mpmath.workdps(1200):
         again = table()
     for n in ORDERS:
         found = determinant([row[:n] for row in matrix[:n]])
-        with mpmath.workdps(600):
+        with mpmath.workdps(1200):
             better = determinant([row[:n] for row in again[:n]])
         assert found != 0 and abs(found - better) < abs(better) * mpmath.mpf(10) ** -20, n

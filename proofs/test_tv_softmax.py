@@ -21,7 +21,7 @@ det [F(x_i; p_j)] is 0.595084 (n = 1), 4.700779886e-5 (n = 2), 2.958805005e-6 (n
 2.874987994e-14 (n = 5), 1.493308830e-22 (n = 6), -1.437458232e-29 (n = 7), 4.934797265e-34 (n = 8), 1.061222188e-54
 (n = 12): no form with fewer than 12 components fits these points.
 
-Checked below, in numbers of 400 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
+Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
 the Jacobian are quoted.
 
@@ -33,7 +33,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 
-mpmath.mp.dps = 400
+mpmath.mp.dps = 800
 
 
 def number(text):
@@ -115,10 +115,10 @@ def determinant(rows):
 def test_no_form_with_fewer_components_fits_these_points():
     """det [F(x_i; p_j)] is not 0 for n = 1 … 8 and 12: F is no sum of fewer than 12 products g(x)·h(p)."""
     matrix = table()
-    with mpmath.workdps(600):
+    with mpmath.workdps(1200):
         again = table()
     for n in ORDERS:
         found = determinant([row[:n] for row in matrix[:n]])
-        with mpmath.workdps(600):
+        with mpmath.workdps(1200):
             better = determinant([row[:n] for row in again[:n]])
         assert found != 0 and abs(found - better) < abs(better) * mpmath.mpf(10) ** -20, n

@@ -120,7 +120,8 @@ def _tests(f: Functions, trials: Space) -> Iterator[list[str]]:
     yield _test("any_split_in_any_bracketing_gives_the_definition", [
         *unpacked, *_parts(f), f"{INDENT}want = {f.definition.called()}",
         *wrapped(f"{INDENT}bracketings = ", ", ".join(_bracketings(f))),
-        f"{INDENT}for state in bracketings:", f"{INDENT * 2}agree({f.finalize.called('state')}, want)"])
+        f"{INDENT}at_once = {f.finalize.called('bracketings[0]')}",
+        f"{INDENT}for state in bracketings:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"])
     if f.form.order == "commutative":
         yield _test("merge_is_associative_and_commutative", [
             *unpacked, *_parts(f), *_same_states(*_bracketings(f)[1:3]),
@@ -210,15 +211,16 @@ def _examples(f: Functions, trials: Space) -> list[str]:
 
 
 def _agree(f: Functions) -> list[str]:
-    several = len(f.operator.outputs) > 1
-    check = ["got, want = np.broadcast_arrays(got, want)", "known = np.isfinite(want)",
+    duty = "Equal up to rounding (and roots of it), wherever the definition, and the form in one part, give numbers."
+    check = ["known = np.isfinite(want) & np.isfinite(at_once)",
              "np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)"]
-    head = ["def agree(got, want):", f'{INDENT}"""Equal up to rounding (and roots of it), wherever the definition gives a number."""']
-    if not several:
-        return [*head, *(INDENT + line for line in check)]
-    return [*head[:1], head[1], f"{INDENT}for one, other in zip(got, want, strict=True):",
-            *(INDENT * 2 + line.replace("got, want = np.broadcast_arrays(got, want)", "got, want = np.broadcast_arrays(one, other)")
-              for line in check)]
+    head = ["def agree(got, want, at_once):", f'{INDENT}"""{duty}"""']
+    if len(f.operator.outputs) == 1:
+        return [*head, f"{INDENT}got, want, at_once = np.broadcast_arrays(got, want, at_once)", *(INDENT + line for line in check)]
+    return [*head, f"{INDENT}for outputs in zip(got, want, at_once, strict=True):",
+            f"{INDENT * 2}one, other, known = np.broadcast_arrays(*outputs)", *(INDENT * 2 + line for line in (
+                "known = np.isfinite(other) & np.isfinite(known)",
+                "np.testing.assert_allclose(one[known], other[known], rtol=1e-9, atol=1e-7)"))]
 
 
 def _same() -> list[str]:

@@ -37,6 +37,7 @@ class _Law:
                             *functions.form.symbol_axes})
         self.opaque: dict[Expr, Expr] = {}
         self.numbers: list[str] = []
+        self.inside = False
         self.spoken: dict[str, bool] = {}
         self.made: dict[str, bool] = {}
         symbols = {name: name for name in (*functions.fields, *functions.definitions)}
@@ -162,8 +163,10 @@ class _Law:
         if free:
             lines += [f'{INDENT}{", ".join(free)} = sympy.symbols("{" ".join(free)}", real=True)']
         lines += [line for own in self.defined.values() for line in own]
+        waves = any(word in line for line in (*lines, *laws) for word in ("sympy.sin", "sympy.cos"))
+        read = "difference.rewrite((sympy.sin, sympy.cos), sympy.exp)" if waves else "difference"
         return [*lines, f"{INDENT}differences = {{", *laws, f"{INDENT}}}", f"{INDENT}for name, difference in differences.items():",
-                f"{INDENT * 2}expanded = sympy.expand(difference, trig=True)", f"{INDENT * 2}assert sympy.simplify(expanded) == 0, name"]
+                f"{INDENT * 2}assert sympy.simplify(sympy.expand({read})) == 0, name"]
 
     def _used(self) -> list[Expr]:
         moving = self._moving_names()
@@ -194,13 +197,20 @@ class _Law:
             for pivot in symbol_names(component.lift):
                 self._define(pivot)
             self.defined[name] = wrapped(f"{INDENT}{name} = ", self._added(component, self.summand(component)))
-        elif name in self.functions.definitions and self._is_made_of_sums(name):
+        elif name in self.functions.definitions and (self.inside or self._is_mean(name)) and self._is_made_of_sums(name):
             value = self.functions.definitions[name]
+            outer, self.inside = self.inside, True
             for part in symbol_names(value):
                 self._define(part)
+            self.inside = outer
             self.defined[name] = wrapped(f"{INDENT}{name} = ", self.text(value))
         else:
             self.free[name] = None
+
+    def _is_mean(self, name: str) -> bool:
+        """Whether a pivot is a mean: about its own, sums may have been dropped that are 0; other pivots may be any number."""
+        value = self.functions.definitions[name]
+        return value.op == "divide" and value.args[1].op != "const"
 
     def _is_made_of_sums(self, name: str) -> bool:
         if name not in self.made:
