@@ -301,11 +301,23 @@ def demo() -> int:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab on the notebooks."""
+    """Open JupyterLab on the notebooks; an installed package first copies them to ./redfuser-notebooks."""
     program = shutil.which("jupyter-lab", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
         raise OperatorError("opening the notebooks", "JupyterLab is not installed", "run `pip install 'redfuser-algebra[lab]'`")
-    os.execv(program, [program, *context.args])
+    os.execv(program, [program, *context.args, str(notebooks())])
+
+
+def notebooks(package: Path = Path(ra.__file__).parent) -> Path:
+    """The folder of the notebooks: that of the source tree, or copies of those in the package; what is there is kept."""
+    tree, packed, own = package.parent / "notebooks", package / "notebooks", Path.cwd() / "redfuser-notebooks"
+    if not packed.is_dir():
+        return tree if tree.is_dir() else Path.cwd()
+    own.mkdir(exist_ok=True)
+    for notebook in packed.glob("*.ipynb"):
+        if not (own / notebook.name).exists():
+            shutil.copy(notebook, own)
+    return own
 
 
 NEEDY = ("softmax", "variance", "softmax_entropy", "absmax_scaled_sum", "count_max", "value_at_argmax", "moe_routing",

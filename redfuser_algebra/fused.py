@@ -67,6 +67,8 @@ class Verdict:
     def __str__(self) -> str:
         return f"{self.operator.name}: {self.status} ({self.reason})" + (f"\n{self.refusal}" if self.refusal else "")
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return verdict_html(self)
 
@@ -187,6 +189,8 @@ class Fused:
 
     def __str__(self) -> str:
         return f"{self.operator}\n\n{self.form}"
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return fused_html(self.operator, self.form)

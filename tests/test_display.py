@@ -74,6 +74,15 @@ def test_a_kernel_shows_its_arrays_schedule_loops_and_source():
     assert Page(kernel.program._repr_html_()).text.endswith(str(kernel.program))
 
 
+def test_a_terminal_shows_what_print_does():
+    fused = ra.fuse(ra.operators["variance"])
+    (cascade,) = ra.cascades(fused.operator)
+    refused = ra.decide(ra.operators["mean_absolute_deviation"])
+    for each in (fused, fused.form, cascade, refused, refused.refusal, fused.certificate, fused.kernel(), fused.kernel().program):
+        assert repr(each) == str(each) and "(operator=" not in repr(each) and "object at" not in repr(each)
+    assert "float32" in str(fused.kernel()) and len(repr(Fragment("<b>" * 100))) < 40
+
+
 def shown_by_ipython(code, capsys):
     InteractiveShell.instance(colors="nocolor").run_cell(code)
     return capsys.readouterr().out

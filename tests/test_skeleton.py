@@ -23,7 +23,6 @@ TOP_LEVEL = {
 }
 IGNORED_TOP_LEVEL = {".venv", "build", "dist"}
 IN_CONDA = ("core", "lab", "test")
-CONDA_NAMES = {"graphviz": "python-graphviz"}
 
 
 def read(name):
@@ -41,7 +40,7 @@ def groups(pyproject):
 
 
 def pyproject_bounds(pyproject):
-    bounds = {CONDA_NAMES.get(r.name, r.name): r.specifier for g in IN_CONDA for r in groups(pyproject)[g]}
+    bounds = {r.name: r.specifier for g in IN_CONDA for r in groups(pyproject)[g]}
     return {**bounds, "python": SpecifierSet(tomllib.loads(pyproject)["project"]["requires-python"])}
 
 

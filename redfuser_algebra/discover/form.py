@@ -167,6 +167,8 @@ class FusedForm:
     def __str__(self) -> str:
         return form_text(self)
 
+    __repr__ = __str__
+
     def _repr_latex_(self) -> str:
         return f"$${form_latex(self)}$$"
 

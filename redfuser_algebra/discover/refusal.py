@@ -47,6 +47,8 @@ class Refusal:
         meanings = ", ".join(f"{name} = {value}" for name, value in self.pivots.items())
         return f"{where}: {self.obligation}{what}" + (f"  (with {meanings})" if meanings else "")
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return refusal_html(self)
 

@@ -65,6 +65,8 @@ class Cascade:
     def __str__(self) -> str:
         return cascade_text(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return cascade_html(self)
 

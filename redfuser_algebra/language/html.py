@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 class Fragment(str):
     """Markup that may stand in a page as it is; every other text is escaped."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {len(self)} letters"
+
     def _repr_html_(self) -> str:
         return str(self)
 

@@ -142,6 +142,8 @@ class TileProgram:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return titled(f"Tile program of {self.name}", preformatted(self))
 

@@ -140,6 +140,8 @@ class Certificate:
         return (f"{self.operator.splitlines()[0]} {self.status}: {len(self.proved)} of {len(self.rows)} obligations proved, "
                 f"{sum(bool(row.by(TESTED)) for row in self.rows)} tested, hash {self.hash[:12]}")
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return html(self)
 

@@ -46,6 +46,12 @@ class Kernel:
         """The loops that the source is printed from."""
         return self.compiled.program
 
+    def __str__(self) -> str:
+        arrays = ", ".join(f"{name} {DTYPES[type_]}" for name, type_ in self.signature.arrays.items())
+        return f"CPU kernel of {self.operator.name} for {arrays}: {self.schedule or 'the schedule is chosen by the sizes of each call'}"
+
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         rows = [(name, DTYPES[type_], "[" + ", ".join(self.operator.inputs[name]) + "]") for name, type_ in self.signature.arrays.items()]
         about = self.schedule._repr_html_() if self.schedule else "The schedule is chosen by the sizes of each call."
