@@ -20,7 +20,8 @@ Dangers:
 
     u divides and may be 0: the result is then what IEEE division gives
 
-Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, power_of_product.
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+positive_power_of_product.
 
 Nothing below is a proof: the update rule is none that SymPy decides. Tested below, by Hypothesis on small examples in
 float64: everything else the theorem says. Assumed: x[l] > 0.
