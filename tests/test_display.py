@@ -74,6 +74,13 @@ def test_a_kernel_shows_its_arrays_schedule_loops_and_source():
     assert Page(kernel.program._repr_html_()).text.endswith(str(kernel.program))
 
 
+def test_a_kernel_for_gpus_shows_its_loops_and_source():
+    kernel = ra.fuse(ra.operators["softmax"]).kernel("cuda", dtype="bfloat16", arch="sm_80")
+    page = Page(kernel._repr_html_())
+    assert page.well_formed and repr(kernel) in page.text and "bfloat16 on sm_80" in page.text and str(kernel.program) in page.text
+    assert page.text.endswith("".join(line or " " for line in kernel.source.split("\n")))
+
+
 def test_a_terminal_shows_what_print_does():
     fused = ra.fuse(ra.operators["variance"])
     (cascade,) = ra.cascades(fused.operator)

@@ -132,7 +132,37 @@ def test_a_kernel_is_run_compared_and_written(explorer, tmp_path):
     tab.export()
     tab.work.wait()
     (content,) = re.findall(r"base64,([\w+/=]+)", tab.link.value)
-    assert base64.b64decode(content).decode() == (tmp_path / "kernel.py").read_text() and "kernel" in (tmp_path / "kernel.py").read_text()
+    assert base64.b64decode(content).decode() == (tmp_path / "kernel.py").read_text(encoding="utf-8")
+
+
+def test_a_kernel_for_gpus_is_shown_audited_and_written(explorer, tmp_path, monkeypatch):
+    explorer.front.selected_index = 5
+    tab = explorer.tabs[5]
+    tab.dtype.value = "float64"
+    tab.target.value = "cuda"
+    tab.dtype.value, tab.architecture.value = "bfloat16", "sm_80"
+    assert (tab.kernel.dtype, tab.kernel.architecture) == ("bfloat16", "sm_80") and "rebase_s" in Page(tab.source.value).text
+    assert tab.run.layout.display == "none" and tab.audit.layout.display == "" and tab.path.value == "softmax_cuda.py"
+    looked = []
+    monkeypatch.setattr(kernel_tab, "find_spec", lambda name: name)
+    monkeypatch.setattr(type(tab.kernel), "audit", lambda kernel, *, lengths, progress: looked.append(lengths) or type("A", (), {"passed": True})())
+    tab.look()
+    tab.work.wait()
+    assert looked == [kernel_tab.AUDITED] and "passed" in tab.figures.value
+    monkeypatch.setattr(kernel_tab, "find_spec", lambda name: None)
+    tab.look()
+    tab.work.wait()
+    assert "numba-cuda is not installed" in tab.figures.value and "fault" not in tab.figures.value
+    tab.path.value = str(tmp_path / "gpu.py")
+    tab.export()
+    tab.work.wait()
+    assert "NumPy has no such arrays" in tab.link.value and not (tmp_path / "gpu.py").exists()
+    tab.dtype.value = "float16"
+    tab.export()
+    tab.work.wait()
+    assert "float16" in (tmp_path / "gpu.py").read_text(encoding="utf-8") and "Download gpu.py" in tab.link.value
+    tab.target.value = "cpu"
+    assert tab.dtype.value == "float32" and tab.run.layout.display == "" and tab.kernel.source.startswith("import math")
 
 
 def test_a_file_that_cannot_be_written_is_a_sentence(explorer, tmp_path):

@@ -16,7 +16,7 @@ from redfuser_algebra.discover.egraph import Answer, Sexp
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.show import summary
 from redfuser_algebra.explorer import fields
-from redfuser_algebra.explorer.pictures import FAINT, KEPT, picture
+from redfuser_algebra.explorer.pictures import FAINT, KEPT, counted, picture
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.expr import Expr
@@ -90,6 +90,7 @@ def sizes_picture(found: Sequence[Step]) -> picture:
         solved = [place for place in places if found[place].finite]
         axes.plot(solved, [found[place].nodes for place in solved], "o", color=KEPT, markersize=4, label="answer found")
         drawing.marker(axes, 0)
+        counted(axes)
         axes.set_xlabel("step (a line where a question begins)")
         axes.set_ylabel("e-nodes")
         axes.set_xlim(-1, len(found))

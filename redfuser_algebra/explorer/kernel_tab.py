@@ -1,6 +1,7 @@
 """The kernel: source with the lines that rebase and guard, traffic, schedules; run here, compared, and written to a file.
 
-In: a fused operator, a dtype, a schedule, lengths.  Out: a kernel, marked lines, pictures, figures.
+In: a fused operator, a target, a dtype, a schedule or an architecture, lengths.  Out: a kernel, marked lines, pictures,
+figures; of a kernel for GPUs what can be found out without one.
 """
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
@@ -21,15 +23,20 @@ from redfuser_algebra.explorer.cascade_tab import as_fused, as_written, loads
 from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture, short
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
-from redfuser_algebra.language.html import Fragment, element, highlighted, joined, table, titled
+from redfuser_algebra.language.html import Fragment, element, highlighted, preformatted, table, titled
 from redfuser_algebra.lower.cost import estimate, work_of
 from redfuser_algebra.lower.schedule import Schedule, candidates
+from redfuser_algebra.ptx.compile import ARCHITECTURES
 from redfuser_algebra.run.cpu import machine
+from redfuser_algebra.run.cuda import CudaKernel
 from redfuser_algebra.run.kernel import Kernel
 from redfuser_algebra.run.tune import arrays_for
 
 LENGTH, OTHER = 8192, 64
-WIDTHS = {"float32": 4, "float64": 8}
+WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float32", "float16", "bfloat16", "float64")}
+AUDITED = (3, 1000)
+"""Lengths at which a kernel for GPUs is executed on the CPU."""
 MARKED = re.compile(r"\brebase_|isfinite\(|== (f4\()?0\.0\)? else|\banchor|\brescale")
 MOST_SCHEDULES, RUNS = 8, 3
 
@@ -107,6 +114,14 @@ def compared(fused: ra.Fused, kernel: Kernel, lengths: Mapping[str, int], params
     return Comparison(compiling, taken, numpy, _apart(found, written))
 
 
+def audit_html(kernel: CudaKernel, told: Told) -> Fragment:
+    """What is found out without a GPU: whether the kernel compiles, computes, and wastes no traffic.  Raises OperatorError."""
+    if find_spec("numba_cuda") is None:
+        raise ra.OperatorError("an audit", "numba-cuda is not installed", "run `pip install 'redfuser-algebra[lab]'`")
+    audit = kernel.audit(lengths=AUDITED, progress=told)
+    return titled(f"Audit without a GPU: {'passed' if audit.passed else 'failed'}", preformatted(audit))
+
+
 def _fastest(call) -> float:
     def once() -> float:
         start = time.perf_counter()
@@ -142,18 +157,22 @@ class KernelTab:
 
     def __init__(self, session: Session, work: Work) -> None:
         self.session, self.work, self.kernel, self._of, self._quiet = session, work, None, None, False
-        self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=list(WIDTHS))
-        self.length = fields.labelled(widgets.BoundedIntText, "Length of the axis", min=1, max=10_000_000, value=LENGTH)
+        self.target = fields.labelled(widgets.Dropdown, "Target", options=list(DTYPES))
+        self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
+        self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
+        self.length = fields.labelled(widgets.BoundedIntText, "Axis length", min=1, max=10_000_000, value=LENGTH)
         self.schedule = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[("chosen by the sizes of each call", None)])
         self.run = fields.button("Run and compare", self.compare, "Compile, run on random data, compare with NumPy")
+        self.audit = fields.button("Audit without a GPU", self.look, "Compile, execute on the CPU, count bytes and conflicts")
         self.path = fields.labelled(widgets.Text, "File", fields.WIDE)
         self.write = fields.button("Write the file", self.export, "Certify the form and write the kernel as a file of its own")
         self.progress = fields.Progress("Working", lambda: work.stop((self, "job")))
         self.said, self.figures, self.link = fields.drawn(), fields.drawn(), fields.drawn()
         self.drawing, self.source = fields.drawn(), fields.drawn()
-        for control in (self.dtype, self.length, self.schedule):
+        self.target.observe(lambda change: self._aimed(change.new), "value")
+        for control in (self.dtype, self.architecture, self.length, self.schedule):
             control.observe(lambda _: self._anew(), "value")
-        self.live = fields.column(fields.row(self.dtype, self.length), self.schedule, fields.row(self.run), self.progress.box, self.figures,
+        self.live = fields.column(fields.row(self.target, self.dtype, self.length), self.schedule, self.architecture, fields.row(self.run, self.audit), self.progress.box, self.figures,
                                   fields.row(self.path, self.write), self.link, self.drawing, self.source)
         self.root = fields.column(self.said, self.live)
 
@@ -164,25 +183,43 @@ class KernelTab:
         self.said.value = "" if verdict and verdict.fused else "There is no fused form, so there is no kernel."
         if verdict is not self._of and verdict and verdict.fused:
             self._of, self.figures.value, self.link.value = verdict, "", ""
-            self.path.value = f"{verdict.operator.name}_cpu.py"
-            self._quiet, self.schedule.value = True, None
-            self._quiet = False
-            self._anew()
+            self._aimed(self.target.value)
 
     def lengths(self) -> dict[str, int]:
         """The axis lengths that kernels are shown and run at."""
         return usual_lengths(self.session.operator, self.session.axis, self.length.value)
+
+    def _aimed(self, target: str) -> None:
+        """Offer what there is for a target."""
+        self._quiet, on_gpu, dtype = True, target == "cuda", self.dtype.value
+        self.dtype.options = DTYPES[target]
+        self.dtype.value = dtype if dtype in DTYPES[target] else "float32"
+        self.schedule.value = None
+        for control, seen in ((self.schedule, not on_gpu), (self.run, not on_gpu), (self.architecture, on_gpu), (self.audit, on_gpu)):
+            control.layout.display = "" if seen else "none"
+        self.path.value, self.figures.value, self.link.value = f"{self.session.operator.name}_{target}.py", "", ""
+        self._quiet = False
+        self._anew()
+
+    def made(self) -> Kernel | CudaKernel:
+        """The kernel that was asked for.  Raises OperatorError where there is none."""
+        fused, dtype = self.session.verdict.fused, self.dtype.value
+        if self.target.value == "cuda":
+            return fused.kernel("cuda", dtype=dtype, arch=self.architecture.value)
+        return fused.kernel("cpu", dtype=dtype, schedule=self.schedule.value)
 
     def _anew(self) -> None:
         if self._quiet or not self.session.axis:
             return
         verdict = self.session.verdict
         try:
-            self.kernel = verdict.fused.kernel("cpu", dtype=self.dtype.value, schedule=self.schedule.value)
+            self.kernel = self.made()
         except ra.RedfuserError as error:
-            self.said.value, self.live.layout.display = fields.complaint(str(error)), "none"
+            self.kernel, self.said.value, self.source.value = None, fields.complaint(str(error)), ""
             return
-        self._offer()
+        self.said.value = ""
+        if self.target.value == "cpu":
+            self._offer()
         lines = marked_lines(self.kernel.source)
         self.source.value = titled(f"Source: {self.kernel.source.count(chr(10))} lines; those that rebase or guard have a bar",
                                    highlighted(self.kernel.source, lines))
@@ -198,17 +235,26 @@ class KernelTab:
 
     def compare(self) -> None:
         """Run in the background."""
+        if self.kernel is None:
+            return
         fused, kernel, lengths, dtype = self.session.verdict.fused, self.kernel, self.lengths(), self.dtype.value
         params = dict(self.session.params)
         self._start(lambda told: comparison_html(compared(fused, kernel, lengths, params, dtype, told), lengths), self.figures)
 
+    def look(self) -> None:
+        """Audit in the background."""
+        kernel = self.kernel
+        if kernel is not None:
+            self._start(lambda told: audit_html(kernel, told), self.figures)
+
     def export(self) -> None:
         """Write the file in the background: its header names the certificate, which is made first."""
-        fused, path, dtype, schedule = self.session.verdict.fused, Path(self.path.value), self.dtype.value, self.schedule.value
+        fused, path, target = self.session.verdict.fused, Path(self.path.value), self.target.value
+        dtype, schedule = self.dtype.value, self.schedule.value
 
         def written(told: Told) -> Fragment:
             certificate = fused.certify(progress=told)
-            return download(fused.export(path, dtype=dtype, schedule=schedule, certificate=certificate))
+            return download(fused.export(path, target=target, dtype=dtype, schedule=schedule, certificate=certificate))
 
         self._start(written, self.link)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import ipywidgets as widgets
 
 import redfuser_algebra as ra
-from redfuser_algebra.discover.display import verdict_line
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.session import LENGTH, LONGEST, Session
 from redfuser_algebra.language.errors import RedfuserError
@@ -65,7 +64,7 @@ class OperatorTab:
         self.formula = fields.labelled(widgets.Textarea, "Or a formula", fields.WIDE, placeholder=EXAMPLE, rows=4)
         self.mistake = fields.drawn()
         self.use = fields.button("Use the formula", self.use_formula, "Read the formula and decide about it")
-        self.about, self.said = fields.shown(), fields.drawn()
+        self.about = fields.shown()
         self.lengths, self.params = widgets.HBox(), widgets.HBox()
         for box in (self.lengths, self.params):
             box.layout.flex_flow = "row wrap"
@@ -74,7 +73,7 @@ class OperatorTab:
         self.names.observe(lambda change: self._chosen(change.new), "value")
         self.formula.observe(lambda change: self._typed(change.new), "value")
         self.seed.observe(lambda change: self._seeded(change.new), "value")
-        self.root = fields.column(self.search, self.names, self.formula, fields.row(self.use), self.mistake, self.said, self.about,
+        self.root = fields.column(self.search, self.names, self.formula, fields.row(self.use), self.mistake, self.about,
                                   self.lengths, self.params, self.seed)
 
     def _found(self, words: str) -> None:
@@ -129,7 +128,4 @@ class OperatorTab:
         self.session.changed()
 
     def show(self) -> None:
-        """The verdict in a line."""
-        verdict = self.session.verdict
-        if verdict:
-            self.said.value = verdict_line(verdict)
+        """Nothing here depends on what was decided."""

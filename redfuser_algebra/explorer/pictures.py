@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from redfuser_algebra.language.html import Fragment, said
 
@@ -69,6 +70,11 @@ class picture:
         drawn = text[text.index("<svg"):].replace(INK, "currentColor")
         label = said(self.title).replace('"', "&quot;")
         return Fragment(drawn.replace("<svg", f'<svg role="img" aria-label="{label}" style="max-width:100%;height:auto"', 1))
+
+
+def counted(axes: Axes) -> None:
+    """Whole numbers along the axis to the right."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def bare(axes: Axes) -> None:

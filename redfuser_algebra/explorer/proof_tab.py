@@ -14,7 +14,7 @@ import redfuser_algebra as ra
 from redfuser_algebra.discover.display import refusal_html
 from redfuser_algebra.discover.lengths import length_given
 from redfuser_algebra.explorer import fields
-from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture
+from redfuser_algebra.explorer.pictures import KEPT, MOVED, counted, picture
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, element, formula, joined, table, titled
@@ -83,6 +83,7 @@ def witness_picture(witness: Witness) -> Fragment:
         if getattr(witness, "table", None) and witness.table.determinants:
             right.plot(*orders(witness.table.determinants), "s-", color=MOVED, linewidth=1, markersize=4, label="[F(xᵢ; pⱼ)]")
         right.set_xlabel("order n")
+        counted(right)
         right.set_ylabel("log₁₀ |det|")
         right.set_title("none of them is 0", fontsize=9, loc="left")
         right.legend(frameon=False, fontsize=8)

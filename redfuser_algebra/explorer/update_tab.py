@@ -14,7 +14,7 @@ import numpy as np
 import redfuser_algebra as ra
 from redfuser_algebra.discover.show import form_latex
 from redfuser_algebra.explorer import fields
-from redfuser_algebra.explorer.pictures import MOVED, picture, short
+from redfuser_algebra.explorer.pictures import MOVED, counted, picture, short
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.language.html import Fragment, displayed, element, formula, joined, table, titled
 from redfuser_algebra.language.latex import name_latex
@@ -114,6 +114,7 @@ def history_picture(rule: Rule) -> picture:
             moved.text(0.5, 0.5, "no component has a pivot", ha="center", transform=moved.transAxes)
         for axes, label in ((state, "state"), (moved, "moved ÷ before")):
             drawing.marker(axes, 1)
+            counted(axes)
             axes.set_xlabel("elements seen")
             axes.set_title(label, fontsize=9, loc="left")
             if axes.get_legend_handles_labels()[0]:

@@ -51,8 +51,8 @@ def listed(lines: Iterable[object]) -> Fragment:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Fragment:
-    """A table with its cells to the left."""
-    left = "text-align:left"
+    """A table with its cells to the left, and room between them."""
+    left = "text-align:left;padding:.1em 1em .1em 0"
     body = [element("tr", *(element("td", cell, style=left) for cell in row)) for row in rows]
     return element("table", element("thead", element("tr", *(element("th", cell, style=left) for cell in head))),
                    element("tbody", *body))

@@ -10,6 +10,7 @@ import numpy as np
 
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.html import element, folded, highlighted, joined
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
 from redfuser_algebra.lower.kinds import natural_kinds
@@ -42,6 +43,14 @@ class CudaKernel:
     dtype: str
     architecture: str
     printed: CudaSource
+
+    def __str__(self) -> str:
+        return f"CUDA kernel of {self.operator.name} for {self.dtype} on {self.architecture}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return joined(element("b", self), folded("Loops", self.program._repr_html_()), folded("Source", highlighted(self.source)))
 
     @property
     def source(self) -> str:
