@@ -10,9 +10,10 @@ import surface_forms
 from surface_forms import FUSABLE, STUCK
 
 import redfuser_algebra as ra
-from redfuser_algebra.discover.egraph import UnsoundLaws
+from redfuser_algebra.discover.egraph import UnsoundLaws, ask
 from redfuser_algebra.discover.encode import Encoder
 from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.discover.question import asked
 from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.run.reference import fused_by_tree, reference
 
@@ -133,8 +134,9 @@ def test_near_twins_do_not_fuse(operator):
     assert not ra.decide(operator).fusable
 
 
-def test_reassociable_rounding_is_partly_fusable():
-    verdict = ra.decide(ra.operators["quant_gemm_reassociate"])
+@pytest.mark.parametrize("name", ["quant_gemm_reassociate", "mxfp8_gemv"])
+def test_reassociable_rounding_is_partly_fusable(name):
+    verdict = ra.decide(ra.operators[name])
     assert (verdict.status, verdict.reason, verdict.fusable) == ("partly", "rounding", True)
 
 
@@ -167,6 +169,14 @@ def test_a_limit_that_is_hit_is_undecided_never_a_no(limits):
     verdict = ra.decide(ra.operators["kurtosis"], limits=limits)
     assert (verdict.status, verdict.reason) == ("undecided", "limit")
     assert verdict.refusal.exhausted
+
+
+def test_the_same_question_is_put_to_the_e_graph_once(monkeypatch):
+    put = []
+    monkeypatch.setattr("redfuser_algebra.discover.question.ask", lambda *words: put.append(words) or ask(*words))
+    question = (("(let $a (Num (rational 7 1)))",), "(Add $a $a)", ("distribute",), ra.Limits(), {})
+    assert asked(*question) == asked(*question) and len(put) == 1
+    assert asked(*question[:3], ra.Limits(iterations=1), {}).answer.iterations <= 1 and len(put) == 2
 
 
 def test_needed_laws_are_needed():

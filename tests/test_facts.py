@@ -289,6 +289,8 @@ def test_above_is_below_with_min():
     (size_of, True), (size_of * 0.5, True), (size_of / c, True), (c * size_of, True), (ra.maximum(size_of, 1e-6), True),
     (m, False), (size_of * d, False), (size_of / d, False), (size_w, False), (total, False), (size_of - 1, False),
     (ra.minimum(size_of, 1), False), (size_of * -1, False),
+    (ra.exp2(ra.floor(ra.log2(size_of)) - 8), True), (2.0 ** ra.ceil(ra.log2(size_of)), True), (ra.exp2(ra.floor(ra.log2(m))), False),
+    (ra.exp2(ra.floor(size_of)), False), (3.0 ** ra.floor(ra.log2(size_of)), False), (ra.exp2(ra.floor(ra.log2(size_of)) * 0.5), False),
 ])
 def test_an_element_is_bounded_by_its_largest_size(bound, yes):
     assert FACTS.bounded(x, bound) == yes

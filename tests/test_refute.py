@@ -177,6 +177,12 @@ def test_rank_alone_would_refute_what_fuses():
 
 # operators outside the catalogue
 
+def nearest_e4m3(value):
+    """An 8-bit float with 4 exponent and 3 mantissa bits, written with floor and log2."""
+    step = ra.exp2(ra.clip(ra.floor(ra.log2(ra.maximum(ra.abs(value), 2.0 ** -20))), -6, 8) - 3)
+    return ra.sign(value) * ra.minimum(ra.round(ra.abs(value) / step) * step, 448.0)
+
+
 REFUTED = {
     "exp(-|x - mean|)": ("unbounded-rank", lambda x, y: ra.sum(ra.exp(-ra.abs(x - ra.mean(x, "l"))), "l")),
     "nearest to the mean": ("envelope", lambda x, y: ra.min(ra.abs(x - ra.mean(x, "l")), "l")),
@@ -194,6 +200,7 @@ REFUTED = {
         ra.clip(x, -ra.mean(ra.abs(x), "l"), ra.mean(ra.abs(x), "l")), "l")),
     "softmax weights in bfloat16": ("rounding", lambda x, y: ra.sum(
         ra.cast(ra.exp(x - ra.max(x, "l")), "bfloat16") * y, "l")),
+    "an 8-bit float written out": ("rounding", lambda x, y: ra.sum(nearest_e4m3(x / (ra.max(ra.abs(x), "l") / 448.0)) * y, "l")),
     "behind an epilogue": ("unbounded-rank", lambda x, y: 0.5 * ra.exp(ra.sum(ra.abs(x - ra.mean(x, "l")), "l"))),
 }
 

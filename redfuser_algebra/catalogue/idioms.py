@@ -39,10 +39,3 @@ def standardised(x: Expr, epsilon: float = 1e-5) -> Expr:
 def gelu(x: Expr) -> Expr:
     """½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
     return 0.5 * x * (1.0 + ra.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
-
-
-def nearest_e4m3(x: Expr, reassociate: bool = False) -> Expr:
-    """|x| ≤ 448 rounded to the nearest 8-bit float with 4 exponent and 3 mantissa bits."""
-    exponent = ra.clip(ra.floor(ra.log2(ra.maximum(ra.abs(x), 2.0 ** -20))), -6, 8)
-    step = ra.exp2(exponent - 3)
-    return ra.round(x / step, reassociate=reassociate) * step

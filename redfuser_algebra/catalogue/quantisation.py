@@ -6,7 +6,6 @@ import numpy as np
 from redfuser_algebra.catalogue import plain
 from redfuser_algebra.catalogue.draws import normal, positive
 from redfuser_algebra.catalogue.entry import entry
-from redfuser_algebra.catalogue.idioms import nearest_e4m3
 from redfuser_algebra.language import functions as ra
 
 
@@ -93,12 +92,13 @@ def _mx_product(x, w):
     return plain.e4m3(x / s) @ w * s
 
 
-@entry(source="OCP Microscaling (MX) v1.0", verdict="partly", reason="conditional", words=2,
+@entry(source="OCP Microscaling (MX) v1.0", verdict="partly", reason="rounding", words=2,
        inputs={"x": lambda rng, shape: np.sign(normal(rng, shape)) * positive(rng, shape)}, reference=_mx_product)
 def mxfp8_gemv(x: "l", w: "l"):
-    """s = 2^{⌊log₂ max|x|⌋ − 8}; y = s Σ e4m3(x_l/s) w_l: exact while no x_l/s is subnormal or saturates."""
+    """s = 2^{⌊log₂ max|x|⌋ − 8}; y = s Σ e4m3(x_l/s) w_l; fusion may round at the scale known so far, which is
+    exact while no x_l/s is subnormal or saturates."""
     s = ra.exp2(ra.floor(ra.log2(ra.max(ra.abs(x), "l"))) - 8)
-    return ra.sum(ra.clip(nearest_e4m3(x / s), -448, 448) * w, "l") * s
+    return ra.sum(ra.cast(x / s, "float8_e4m3", reassociate=True) * w, "l") * s
 
 
 def _ternary(w):

@@ -95,6 +95,9 @@ class Facts:
             return self.bounded(a, p.args[1])
         if p.op == "maximum":
             return any(self.bounded(a, part) for part in p.args)
+        power = _power_of_two_near(p)
+        if power is not None:
+            return self.bounded(a, power)
         size = a if self.sign(a) in _UP else Expr("abs", (a,))
         return self.below(size, p)
 
@@ -186,6 +189,16 @@ class Facts:
         """Whether a ≤ larger (for max; a ≥ larger for min) from the meaning of ceil, abs, maximum and their twins."""
         above = ("ceil", "abs", "maximum") if monoid == "max" else ("floor", "minimum")
         return larger.op in above and any(a is part for part in larger.args)
+
+
+def _power_of_two_near(p: Expr) -> Expr | None:
+    """q, if p is 2^(⌊log₂ q⌋ + c), or with ⌈·⌉ or a rounding for ⌊·⌋: then q is at most a fixed multiple of p."""
+    two = p.op == "exp2" or p.op == "power" and p.args[0].op == "const" and p.args[0].value == 2
+    exponent = p.args[-1] if two else p
+    while exponent.op in ("add", "subtract") and exponent.args[1].op == "const":
+        exponent = exponent.args[0]
+    whole = two and exponent.op in ("floor", "ceil", "round") and exponent.args[0].op == "log2"
+    return exponent.args[0].args[0] if whole else None
 
 
 def _covers(wide: Expr | None, narrow: Expr | None) -> bool:

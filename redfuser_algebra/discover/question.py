@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.egraph import Answer, Limits, ask
+from redfuser_algebra.discover.rulesets import Content, content
 from redfuser_algebra.language.expr import Expr
 
 
@@ -35,8 +37,16 @@ class Question:
 
 
 def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limits, leaves: Mapping[str, Expr]) -> Question:
-    """Ask, and keep the question with its answer."""
-    return Question(lines, text, laws, ask(lines, text, laws, limits), leaves)
+    """Ask, and keep the question with its answer.
+
+    What is asked again in the same words, as when part of a cascade is searched by itself, is answered from memory.
+    """
+    return Question(lines, text, laws, _answer(lines, text, tuple(map(content, laws)), limits), leaves)
+
+
+@lru_cache(maxsize=512)
+def _answer(lines: tuple[str, ...], text: str, laws: tuple[Content, ...], limits: Limits) -> Answer:
+    return ask(lines, text, [law.name for law, _ in laws], limits)
 
 
 def needed_laws(questions: Iterable[Question]) -> tuple[str, ...]:

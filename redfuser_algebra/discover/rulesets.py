@@ -225,7 +225,7 @@ def content(name: str) -> Content:
         raise OperatorError(f"a question about the law {name}", "there is none of this name, or its declaration has ended",
                             "declare it again")
     law = LAWS[name]
-    return law, (heads(law.lhs) | heads(law.rhs)) & MONOIDS.keys()
+    return law, frozenset((heads(law.lhs) | heads(law.rhs)) & MONOIDS.keys())
 
 
 def law_program(law: Law) -> str:

@@ -109,17 +109,18 @@ def still(count: int, width: int) -> np.ndarray:
     return np.full((count, width), STILL, object)
 
 
-def ramps(count: int, width: int, moves: str, values: list[Fraction] | None = None) -> Iterator[Shape]:
+def ramps(count: int, width: int, moves: str, values: list[Fraction] | None = None, step: int = 1) -> Iterator[Shape]:
     """1, 2, 3, … along one coordinate; suffixes of one element steer one coordinate each, through `values`.
 
-    What `moves` is the ramp's own coordinate, the others, or all.
+    What `moves` is the ramp's own coordinate, the others, or all.  With a `step` of 2 no element is another's double:
+    roundings to floats treat those alike.
     """
     for along in range(min(width, _MOST)):
         steered = [along, *(other for other in range(min(width, _MOST)) if other != along)]
         pools = tuple(_steering(values or levels(count), width, along, coordinate) for coordinate in steered)
         others = tuple(other for other in range(width) if other != along)
         moving = {OWN: (along,), OTHERS: others, ALL: ()}[moves]
-        yield Shape(_ramp(count, width, along), pools, moving, scalable=True)
+        yield Shape(_ramp(count, width, along, step), pools, moving, scalable=True)
 
 
 def crowds(count: int, width: int) -> Iterator[Shape]:
@@ -139,9 +140,9 @@ def opposed(count: int, width: int) -> Iterator[Shape]:
         yield Shape(prefix, pools)
 
 
-def _ramp(count: int, width: int, along: int) -> np.ndarray:
+def _ramp(count: int, width: int, along: int, step: int = 1) -> np.ndarray:
     prefix = still(count, width)
-    prefix[:, along] = [Fraction(i) for i in range(1, count + 1)]
+    prefix[:, along] = [Fraction(1 + step * i) for i in range(count)]
     return prefix
 
 

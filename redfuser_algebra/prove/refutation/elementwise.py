@@ -9,7 +9,7 @@ from flint import fmpq
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Node, Unsupported, same
-from redfuser_algebra.prove.refutation.numbers import FLOATS, Number, exact_bounds, is_exact, wholes
+from redfuser_algebra.prove.refutation.numbers import FLOATS, Number, exact_bounds, is_exact, to_format, wholes
 
 _NUDGE = Fraction(1, 2**60)
 _HALF = fmpq(1, 2)
@@ -171,14 +171,10 @@ def _cast(dtype: str, value: Fraction) -> Fraction:
         return Fraction(value != 0)
     if dtype not in FLOATS or value == 0:
         return Fraction(round(value))
-    mantissa, smallest = FLOATS[dtype]
-    unit = Fraction(2) ** (max(_exponent(abs(value)), smallest) - mantissa)
-    return round(value / unit) * unit
-
-
-def _exponent(value: Fraction) -> int:
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+    near = to_format(dtype, value)
+    if abs(near) > FLOATS[dtype][2]:
+        raise OverflowError(f"{dtype} has no such number")
+    return near
 
 
 def _quotient(evaluation: Evaluation, term: Expr) -> Node:

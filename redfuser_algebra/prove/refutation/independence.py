@@ -165,6 +165,8 @@ def _others(problem: Problem, reduction: Reduction, domains: list[Domain]) -> It
         yield from (shape for shape in made if wins(problem, reduction, shape, domains))
     if width > 1:
         yield from ramps(count, width, OTHERS, hitting_levels(count))
+        if any(part.op == "log2" for part in subterms(reduction.body)):
+            yield from ramps(count, width, OTHERS, hitting_levels(2 * count), step=2)
         yield from ramps(count, width, ALL)
     yield from ramps(2 * count, width, ALL)
     yield from pairs(count, width)

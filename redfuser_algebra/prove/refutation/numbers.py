@@ -17,12 +17,15 @@ from flint import arb, fmpq
 OPEN = 2
 """The answer of a comparison that a ball is too wide to decide."""
 
-FLOATS = {"float16": (10, -14), "bfloat16": (7, -126), "float32": (23, -126), "float8_e4m3": (3, -6),
-          "float8_e5m2": (2, -14)}
-"""Stored mantissa bits and smallest normal exponent of the formats whose rounding is followed exactly.
+FLOATS = {"float16": (10, -14, 65504), "bfloat16": (7, -126, 255 * 2**120), "float32": (23, -126, (2**24 - 1) * 2**104),
+          "float8_e4m3": (3, -6, 448), "float8_e5m2": (2, -14, 57344)}
+"""Stored mantissa bits, smallest normal exponent and largest number of the formats whose rounding is followed exactly.
 
 The reals stand in for float64, so a cast to it changes nothing.
 """
+
+SATURATING = ("float8_e4m3",)
+"""The formats without infinities: what is beyond the largest number becomes the largest."""
 
 Number = fmpq | arb
 
@@ -114,10 +117,22 @@ def _whole(a: Number) -> int | None:
     return low if low == high and a == low else None
 
 
+def to_format(dtype: str, value: Fraction) -> Fraction:
+    """A number rounded to a format of FLOATS, to nearest and ties to even; what overflows to ±inf keeps its value."""
+    if value == 0:
+        return value
+    mantissa, smallest, largest = FLOATS[dtype]
+    exponent = abs(value).numerator.bit_length() - value.denominator.bit_length()
+    exponent -= Fraction(2) ** exponent > abs(value)
+    unit = Fraction(2) ** (max(exponent, smallest) - mantissa)
+    near = round(value / unit) * unit
+    return min(max(near, Fraction(-largest)), Fraction(largest)) if dtype in SATURATING else near
+
+
 _EXACT = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
           "negative": operator.neg, "reciprocal": lambda a: 1 / a, "power": _power}
 _SMOOTH = {
-    "exp": arb.exp, "exp2": lambda a: (a * arb.const_log2()).exp(), "expm1": arb.expm1,
+    "exp": arb.exp, "exp2": lambda a: _power(arb(2), a), "expm1": arb.expm1,
     "log": arb.log, "log2": lambda a: a.log() / arb.const_log2(), "log1p": arb.log1p, "sqrt": arb.sqrt,
     "sin": arb.sin, "cos": arb.cos, "tanh": arb.tanh, "arctan": arb.atan, "arctan2": lambda y, x: arb.atan2(y, x),
 }

@@ -12,7 +12,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.prove.refutation.numbers import FLOATS, balls, exact_bounds, written
+from redfuser_algebra.prove.refutation.numbers import FLOATS, balls, exact_bounds, to_format, written
 from redfuser_algebra.prove.trials.extended import (
     BITS, NAN, ONE, ZERO, Exact, Undecided, exact, is_moderate, is_special, order, sign)
 
@@ -139,26 +139,16 @@ nearest = _stepped("round", lambda a: Fraction(round(a)))
 
 @cache
 def cast(dtype: str) -> Callable[[Exact], Exact]:
-    """Rounding to a number format; the reals stand in for float64.  What overflows keeps its value."""
+    """Rounding to a number format; the reals stand in for float64.  What overflows to ±inf keeps its value."""
     if dtype == "float64":
         return lambda a: a
     if dtype == "bool":
         return lambda a: exact(a != a or sign(a) != 0)
     if dtype in FLOATS:
-        return _stepped(dtype, lambda a: _to_format(dtype, a))
+        return _stepped(dtype, lambda a: to_format(dtype, a))
     limits = np.iinfo(dtype)
     rounded = _stepped(dtype, lambda a: Fraction(min(max(round(a), int(limits.min)), int(limits.max))))
     return lambda a: ZERO if a != a else exact(limits.max if a > 0 else limits.min) if is_special(a) else rounded(a)
-
-
-def _to_format(dtype: str, value: Fraction) -> Fraction:
-    if value == 0:
-        return value
-    mantissa, smallest = FLOATS[dtype]
-    exponent = abs(value).numerator.bit_length() - value.denominator.bit_length()
-    exponent -= Fraction(2) ** exponent > abs(value)
-    unit = Fraction(2) ** (max(exponent, smallest) - mantissa)
-    return round(value / unit) * unit
 
 
 def maximum(a: Exact, b: Exact) -> Exact:
