@@ -15,6 +15,7 @@ from redfuser_algebra.discover.encode import Encoder
 from redfuser_algebra.discover.facts import Facts
 from redfuser_algebra.discover.question import asked
 from redfuser_algebra.language.expr import Expr, subterms, symbol
+from redfuser_algebra.language.operator import define
 from redfuser_algebra.run.reference import fused_by_tree, reference
 
 WORDS = {
@@ -169,6 +170,17 @@ def test_a_limit_that_is_hit_is_undecided_never_a_no(limits):
     verdict = ra.decide(ra.operators["kurtosis"], limits=limits)
     assert (verdict.status, verdict.reason) == ("undecided", "limit")
     assert verdict.refusal.exhausted
+
+
+@pytest.mark.parametrize("values", [[1, 1, 1], [1, 2, 1], [2, 1, 1], [np.nan, np.nan], [1, np.nan], [np.nan, 1], [np.inf] * 2, [3]])
+def test_all_or_any_against_one_value_see_both_extremes(values):
+    first = ra.take(ra.parse("x[l]"), 0, "l")
+    for output in (ra.all(ra.parse("x[l]") == first, "l"), ra.any(first != ra.parse("x[l]"), "l")):
+        operator = define("f", {"x": ("l",)}, {}, output)
+        form, binding = ra.fuse(operator).form, operator.bind(np.array(values, float))
+        assert form.words == 3
+        for sizes in ((len(values),), (1,) * len(values)):
+            assert fused_by_tree(operator, form, binding, sizes, 0) == reference(operator, binding)
 
 
 def test_the_same_question_is_put_to_the_e_graph_once(monkeypatch):

@@ -245,6 +245,10 @@ THRESHOLDS = (
     *(Law(f"all_{name}", f"all(a {sign} c)", f"{worst}(a) {sign} c", "invariant(c)", tag="ieee")
       for name, sign, worst in (("above", ">", "min"), ("reaching", ">=", "min"),
                                 ("below", "<", "max"), ("down_to", "<=", "max"))),
+    *(Law(f"all_equal{where}", f"all({left} == {right})", "(max(a) <= c) & (min(a) >= c)", "invariant(c)", tag="ieee")
+      for where, left, right in (("", "a", "c"), ("_mirrored", "c", "a"))),
+    *(Law(f"any_unequal{where}", f"any({left} != {right})", "~((max(a) <= c) & (min(a) >= c))", "invariant(c)", tag="ieee")
+      for where, left, right in (("", "a", "c"), ("_mirrored", "c", "a"))),
     *(Law(f"swap_{name}", f"c {sign} a", f"a {mirrored} c", "invariant(c)", tag="ieee")
       for name, sign, mirrored in (("above", ">", "<"), ("reaching", ">=", "<="),
                                    ("below", "<", ">"), ("down_to", "<=", ">="))),
