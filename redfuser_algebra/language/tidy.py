@@ -91,7 +91,8 @@ def _multiplied(factors: list[Expr]) -> Expr:
 
 
 def _sum(term: Expr) -> Expr:
-    first, *rest = _addends(term, 1)
+    addends = list(_addends(term, 1))
+    first, *rest = [part for part in addends if part[1] is not const(0)] or addends[:1]
     total = first[1] if first[0] > 0 else -first[1]
     for sign, addend in rest:
         total = call("add" if sign > 0 else "subtract", total, addend)
