@@ -47,7 +47,7 @@ class Explorer:
         """Be about an operator, and decide about it in the background."""
         self.session.choose(operator)
         self.operator_tab.begin()
-        self.said.value = f"Deciding about {fields.plain(operator.name)} …"
+        self.said.value = fields.note(f"Deciding about {operator.name} …")
         self.progress.begin()
         self.work.start((self, "decide"), lambda told: decide_both(operator, told), self._decided, self._failed, self.progress.told)
 

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 
-from redfuser_algebra.language.html import element, said
+from redfuser_algebra.language.html import element
 
 STYLE = {"description_width": "9em"}
 WIDE = "34em"
+LINES = "line-height:1.4"
+"""ipywidgets puts the lines of HTML as far apart as its controls."""
 
 
 def labelled(kind: type[widgets.Widget], label: str, width: str = "22em", **how: object) -> widgets.Widget:
@@ -38,7 +40,12 @@ def complaint(sentence: str, excerpt: str = "") -> str:
     if not sentence:
         return ""
     where = element("pre", excerpt, style="margin:.2em 0") if excerpt else ""
-    return element("div", element("span", "● ", style="color:#c0392b"), sentence, where, role="alert")
+    return element("div", element("span", "● ", style="color:#c0392b"), sentence, where, role="alert", style=LINES)
+
+
+def note(text: object) -> str:
+    """A sentence that is no mistake."""
+    return element("div", text, style=LINES)
 
 
 def column(*children: widgets.Widget) -> widgets.VBox:
@@ -71,8 +78,3 @@ class Progress:
 
     def end(self) -> None:
         self.box.layout.display = "none"
-
-
-def plain(text: object) -> str:
-    """Text for an HTML widget."""
-    return said(text)

@@ -177,7 +177,7 @@ class ProofTab:
         self.certificate, stopped = found
         self._idle()
         how = "Stopped; what was found until then is kept." if stopped else "Done."
-        self.said.value = element("div", f"{how} {self.certificate}")
+        self.said.value = fields.note(f"{how} {self.certificate}")
         self.text.value = self.certificate._repr_html_()
         self._offer(self.certificate.laws)
 

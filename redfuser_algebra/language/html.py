@@ -55,12 +55,12 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Fragment:
     left = "text-align:left;padding:.1em 1em .1em 0"
     body = [element("tr", *(element("td", cell, style=left) for cell in row)) for row in rows]
     return element("table", element("thead", element("tr", *(element("th", cell, style=left) for cell in head))),
-                   element("tbody", *body))
+                   element("tbody", *body), style="line-height:1.4")
 
 
 def preformatted(text: object) -> Fragment:
     """Text as it is, in letters of equal width; lines that are too long can be scrolled to."""
-    return element("pre", text, style="overflow-x:auto;margin:.4em 0")
+    return element("pre", text, style="overflow-x:auto;margin:.4em 0;line-height:1.3")
 
 
 def folded(title: object, *content: object, unfolded: bool = False) -> Fragment:
