@@ -142,3 +142,11 @@ def test_every_form_of_the_catalogue_has_a_certificate(name):
     assert unread(verdict.fused.form) == ()
     asked = obligations(verdict.operator, verdict.fused.decision.main.cascade, verdict.fused.form)
     assert len({o.id for o in asked}) == len(asked)
+
+
+def test_a_pivot_of_nothing_is_judged_by_what_the_operator_gives():
+    @ra.operator
+    def above_the_largest_of_some(x: "l", y: "l", M: "l"):
+        return ra.sum(ra.exp(x - ra.max(y, "l", where=M)), "l")
+
+    assert ra.fuse(above_the_largest_of_some).certify(examples=20).status == "proved and tested"

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.trials.arithmetic import (
@@ -186,19 +187,29 @@ class Carrier:
     def finalized(self, part: Part, instance: Instance) -> Values:
         """Results, and what outputs are made of, at the elements of `instance`.
 
-        No element comes any more: what saw one is moved from p to p with partial operations, so that a pivot that
-        ends at ±inf gives what the operator as written gives.
+        No element comes any more: what saw one is moved from p to p with partial operations, and where that is NaN
+        goes to p as `ending` says, so that a pivot that ends at ±inf gives what the operator as written gives.
         """
         final = self.values(instance, part.length)
         for component in self.form.state:
             held = part.held[component.name]
             if not component.fixed:
-                about = self._about(component, part, partial=True)
-                for name in pivot_names(component):
-                    about.evaluation.symbols[name + PRIME] = final.named(name)
-                held = replace(held, value=np.where(held.present, about.of(component.rebase), held.value))
+                held = replace(held, value=np.where(held.present, self._ended(component, part, final), held.value))
             final.hold(component.name, held)
         return final
+
+    def _ended(self, component: Component, part: Part, final: Values) -> np.ndarray:
+        about = self._about(component, part, partial=True)
+        for name in pivot_names(component):
+            about.evaluation.symbols[name + PRIME] = final.named(name)
+        stayed = about.of(component.rebase)
+        stuck = np.asarray(stayed != stayed, bool)
+        end = ending(component.symbol, component.rebase, [each.name for each in self.form.state if each.fixed])
+        if end is None or not stuck.any():
+            return stayed
+        about = self._about(component, part, partial=True)
+        about.evaluation.symbols |= {name: final.named(name) for name in pivot_names(component)}
+        return np.where(stuck, about.of(end[1]), stayed)
 
 
 def pivot_names(component: Component) -> tuple[str, ...]:
