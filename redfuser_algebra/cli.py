@@ -28,15 +28,13 @@ from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.prove import proof
-from redfuser_algebra.prove.export.proof_module import NoProof, proof_module
 from redfuser_algebra.run import files
 from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.law_examples import explained
 
 CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
 BAD_INPUT, FAILED, FAULT, STOPPED = 2, 4, 70, 130
-STANDINGS = {proof.ESTABLISHED: 0, proof.REFUSED: 1, proof.OPEN: 3, proof.WRONG: FAULT}
+STANDINGS = {"established": 0, "refused": 1, "open": 3, "wrong": FAULT}
 SEVERITY = (0, 3, 1, FAULT)
 """Exit codes of several operators: the last of these that occurs is that of all."""
 
@@ -103,6 +101,8 @@ def prove(target: Target, prefer: PreferOption = Preference.centred, axis: AxisO
 
     An operator that is not fusable is refused with its witness, which is computed again.
     """
+    from redfuser_algebra.prove import proof  # with all that certificates need, which other commands start without
+
     operators = operators_of(target)
     path = Path(output) if output else None
     if path and proof.checked_suffix(path.suffix) and len(operators) > 1:
@@ -198,6 +198,8 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
 
 def proof_written(operator: ra.Operator, path: Path) -> list[NoProof]:
     """Write what proves the verdict on an operator; the error of one that has no such file."""
+    from redfuser_algebra.prove.export.proof_module import NoProof, proof_module  # as above
+
     try:
         text = proof_module(ra.decide(operator))
     except NoProof as error:

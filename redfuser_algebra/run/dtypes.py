@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, check_declared
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.kinds import CHOOSE, kinds
 
@@ -24,7 +24,11 @@ def real_dtype(dtypes: Iterable[np.dtype]) -> np.dtype:
 
 
 def result_dtypes(operator: Operator, arrays: Mapping[str, np.dtype], params: Mapping[str, object]) -> tuple[np.dtype, ...]:
-    """The dtype of each output for inputs and scalars such as these."""
+    """The dtype of each output for inputs and scalars such as these.
+
+    Raises OperatorError if a function or monoid of the operator is no longer declared.
+    """
+    check_declared(*operator.outputs)
     real = real_dtype(arrays.values())
 
     def leaf(term: Expr) -> str:

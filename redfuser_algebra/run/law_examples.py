@@ -100,7 +100,7 @@ def _values(law: Law) -> dict[str, float | list[float]]:
     chosen = {name: ELEMENTS[name] if name in ELEMENTS and name not in fixed else SCALARS.get(name, 2.0) for name in names}
     for name in re.findall(r"nonpositive\((\w)\)", law.requires):
         chosen[name] = np.negative(chosen[name]).tolist()
-    return chosen
+    return chosen | dict.fromkeys(re.findall(r"above\(\w, (\w)\)", law.requires), min(ELEMENTS["a"]))
 
 
 def _inside_contract(tree: ast.AST) -> set[str]:

@@ -94,7 +94,7 @@ def _docstring(operator: Operator, refusal: Refusal) -> str:
 def _what_is_checked(witness: Witness) -> str:
     if isinstance(witness, Crossings):
         return ("Checked below, in exact fractions: after the prefix the result jumps at each of these places, as the number that is "
-                "steered passes it, and moving one number of the prefix moves the place.")
+                "steered passes it. How the places move with the prefix is quoted.")
     if not witness.table.determinants:
         return ("Checked below: of two elements each wins after one of two suffixes, so no nondecreasing map moves what was kept of "
                 "them from one pivot to the other. The rest of the witness above is quoted.")
