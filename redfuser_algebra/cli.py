@@ -28,6 +28,7 @@ from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
 from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.prove.certificate_text import checked_suffix
 from redfuser_algebra.run import files
 from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.law_examples import explained
@@ -101,18 +102,16 @@ def prove(target: Target, prefer: PreferOption = Preference.centred, axis: AxisO
 
     An operator that is not fusable is refused with its witness, which is computed again.
     """
-    from redfuser_algebra.prove import proof  # with all that certificates need, which other commands start without
-
     operators = operators_of(target)
     path = Path(output) if output else None
-    if path and proof.checked_suffix(path.suffix) and len(operators) > 1:
+    if path and checked_suffix(path.suffix) and len(operators) > 1:
         raise several(f"proving {target} into one file", operators)
-    made: list[proof.Proof] = []
+    made = []
     for operator in operators:
         with working(f"fusing {operator.name}"):
             verdict = ra.decide(operator, axis=axis, prefer=prefer)
         with progress(f"proving {operator.name}") as told:
-            made.append(proof.proved(verdict, told, examples=examples, seed=seed, deep=deep))
+            made.append(verdict.prove(progress=told, examples=examples, seed=seed, deep=deep))
         if as_markdown:
             show_lines(made[-1].to_markdown().splitlines())
         elif not as_json:
@@ -196,13 +195,11 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
     return max((CODES[error.verdict.status] if isinstance(error, ra.NotFusable) else BAD_INPUT for error in left_out), default=0)
 
 
-def proof_written(operator: ra.Operator, path: Path) -> list[NoProof]:
+def proof_written(operator: ra.Operator, path: Path) -> list[OperatorError]:
     """Write what proves the verdict on an operator; the error of one that has no such file."""
-    from redfuser_algebra.prove.export.proof_module import NoProof, proof_module  # as above
-
     try:
-        text = proof_module(ra.decide(operator))
-    except NoProof as error:
+        text = ra.decide(operator).proof_text()
+    except OperatorError as error:
         return [error]
     show_lines([str(files.written(path, lambda file: file.write(text.encode())))])
     return []

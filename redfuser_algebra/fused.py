@@ -19,7 +19,9 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
-from redfuser_algebra.prove.certificate import Certificate, Heard, certify
+from redfuser_algebra.prove.certificate import Certificate, Heard, Progress, certify
+from redfuser_algebra.prove.export.proof_module import proof_module
+from redfuser_algebra.prove.proof import Proof, proved
 from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
 from redfuser_algebra.run.cuda import CudaKernel, made_cuda
 from redfuser_algebra.run.dask import run_dask
@@ -63,6 +65,14 @@ class Verdict:
     def fusable(self) -> bool:
         """Whether there is a fused form to run (also one that is exact only over the reals, or under a condition)."""
         return self.status in (FUSABLE, PARTLY)
+
+    def prove(self, *, progress: Progress | None = None, **how: object) -> Proof:
+        """The evidence: the form's certificate (`how` as for `certify`), or the refusal's witness computed again."""
+        return proved(self, progress, **how)
+
+    def proof_text(self) -> str:
+        """A Python module that checks the verdict again without this package.  Raises OperatorError where there is none."""
+        return proof_module(self)
 
     def __str__(self) -> str:
         return f"{self.operator.name}: {self.status} ({self.reason})" + (f"\n{self.refusal}" if self.refusal else "")

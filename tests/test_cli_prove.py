@@ -6,7 +6,7 @@ import pytest
 
 import redfuser_algebra as ra
 from redfuser_algebra import cli
-from redfuser_algebra.prove import by_examples, proof
+from redfuser_algebra.prove import by_examples, certificate_text, proof
 from redfuser_algebra.prove.certificate import Certificate
 from redfuser_algebra.prove.witness import Witness
 
@@ -70,7 +70,7 @@ def test_a_certificate_is_written_to_a_file(capsys, tmp_path, suffix, begins):
     assert code == 0 and path.read_text(encoding="utf-8").startswith(begins)
 
 
-@pytest.mark.parametrize("suffix", proof.SUFFIXES)
+@pytest.mark.parametrize("suffix", certificate_text.SUFFIXES)
 def test_a_refusal_is_written_to_a_file(capsys, tmp_path, suffix):
     path = tmp_path / f"refused{suffix}"
     assert prove(capsys, "relu_about_mean", "-o", str(path))[0] == 1

@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import count
+from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.discover.form import Component, FusedForm, Result
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.evaluation import COMBINE
 from redfuser_algebra.lower.tile import PRIME, Contraction, LoweringError, Producer, TileProgram, Update, Value, stem, symbol_names
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import Component, FusedForm, Result
 
 
 def lower(operator: Operator, form: FusedForm) -> TileProgram:

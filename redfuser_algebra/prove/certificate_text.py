@@ -8,12 +8,23 @@ import html as escaping
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED, TESTED, Evidence, Row
 
 if TYPE_CHECKING:
     from redfuser_algebra.prove.certificate import Certificate
 
 HEAD = ("obligation", "statement", "proved", "tested")
+SUFFIXES = (".json", ".md", ".html")
+"""The kinds of file that a certificate or proof is written to."""
+
+
+def checked_suffix(suffix: str) -> str:
+    """A kind of file that a proof can be written to.  Raises OperatorError."""
+    if suffix not in SUFFIXES:
+        raise OperatorError(f"writing a proof to a {suffix or 'nameless'} file", "it is not one of the kinds it is written in",
+                            f"choose a name that ends in {', '.join(SUFFIXES)}")
+    return suffix
 
 
 def markdown(certificate: Certificate) -> str:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from redfuser_algebra.discover.show import WIDTH, columns
-from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.prove.certificate import Certificate, Progress, Stopped
-from redfuser_algebra.prove.certificate_text import counterexample, counts, loss, page, tested_by, what_was_measured
+from redfuser_algebra.prove.certificate_text import checked_suffix, counterexample, counts, loss, page, tested_by, what_was_measured
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from redfuser_algebra.language.operator import Operator
 
 ESTABLISHED, REFUSED, OPEN, WRONG = "established", "refused", "open", "wrong"
-SUFFIXES = (".json", ".md", ".html")
 
 
 class Certified(Protocol):
@@ -107,14 +105,6 @@ class Proof:
         if suffix == ".json":
             return json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n"
         return self.to_markdown() if suffix == ".md" else page(self.headline, self.certificate, self.sections())
-
-
-def checked_suffix(suffix: str) -> str:
-    """A kind of file that a proof can be written to.  Raises OperatorError."""
-    if suffix not in SUFFIXES:
-        raise OperatorError(f"writing a proof to a {suffix or 'nameless'} file", "it is not one of the kinds it is written in",
-                            f"choose a name that ends in {', '.join(SUFFIXES)}")
-    return suffix
 
 
 def proved(verdict: Verdict, progress: Progress | None = None, **how: object) -> Proof:
