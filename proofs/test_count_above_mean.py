@@ -15,7 +15,7 @@ So whatever is kept of a prefix, if it depends continuously on the elements and 
 suffix, is at least 24 numbers.
 
 Checked below, in exact fractions: after the prefix the result jumps at each of these places, as the number that is
-steered passes it, and moving one number of the prefix moves the place.
+steered passes it. How the places move with the prefix is quoted.
 
 It runs in 2 passes: s | s2.
 """

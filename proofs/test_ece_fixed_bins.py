@@ -42,7 +42,7 @@ float64: everything else the theorem says.
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -99,7 +99,7 @@ def merge(one, two):
 def finalize(state):
     """The results of a state."""
     N, sc_c, sy_yc, sc, sy, t, u, v, r, h, g = state
-    return (0 + np.abs(sc_c - sy_yc) + np.abs(sc - sy) + np.abs(t - u) + np.abs(v - r) + np.abs(h - g)) / N
+    return (np.abs(sc_c - sy_yc) + np.abs(sc - sy) + np.abs(t - u) + np.abs(v - r) + np.abs(h - g)) / N
 
 
 def definition(c, y):
@@ -126,7 +126,7 @@ FEW = (0, 1)
 
 
 def array(draw, shape, *palettes):
-    """An array of simple numbers, exact in binary, so that equal numbers stay equal."""
+    """An array of simple numbers, so that equal ones are drawn."""
     numbers = draw(st.sampled_from(palettes))
     return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
 
@@ -142,9 +142,10 @@ def examples(draw):
 
 
 def agree(got, want, at_once):
-    """Equal up to rounding (and roots of it), wherever the definition, and the form in one part, give numbers."""
+    """Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."""
     got, want, at_once = np.broadcast_arrays(got, want, at_once)
     known = np.isfinite(want) & np.isfinite(at_once)
+    assume(known.any())
     np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
 
 

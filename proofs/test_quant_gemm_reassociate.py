@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 import sympy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -101,14 +101,14 @@ def of(at, X, W):
     return lift(X[:, at], W[at])
 
 
-ANY = (0, 1, -1, 2, 0.5, -2, -0.5, 3)
-POSITIVE = (1, 2, 0.5, 3, 0.25, 1.5)
-UNIT = (0.5, 0.25, 0.75, 0.125)
+ANY = (0, 1.1, -1.3, 2.1, 0.7, -1.9, -0.6, 3.1)
+POSITIVE = (1.1, 2.1, 0.7, 3.1, 0.3, 1.7)
+UNIT = (0.6, 0.3, 0.7, 0.1)
 FEW = (0, 1)
 
 
 def array(draw, shape, *palettes):
-    """An array of simple numbers, exact in binary, so that equal numbers stay equal."""
+    """An array of simple numbers, so that equal ones are drawn."""
     numbers = draw(st.sampled_from(palettes))
     return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
 
@@ -124,9 +124,10 @@ def examples(draw):
 
 
 def agree(got, want, at_once):
-    """Equal up to rounding (and roots of it), wherever the definition, and the form in one part, give numbers."""
+    """Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."""
     got, want, at_once = np.broadcast_arrays(got, want, at_once)
     known = np.isfinite(want) & np.isfinite(at_once)
+    assume(known.any())
     np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
 
 

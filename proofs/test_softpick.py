@@ -14,8 +14,8 @@ Update by one element:
 
     m' = max(m, x[l])
     y' = max(m', 0)
-    t' = t·exp(y − y') + v[l]·max(exp(x[l] − y') − exp(0 − y'), 0)  ¹ ²
-    u' = u·exp(y − y') + |exp(x[l] − y') − exp(0 − y')|  ¹ ²
+    t' = t·exp(y − y') + v[l]·max(exp(x[l] − y') − exp(−y'), 0)  ¹ ²
+    u' = u·exp(y − y') + |exp(x[l] − y') − exp(−y')|  ¹ ²
 
 Guards:
 
@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 import sympy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -59,8 +59,8 @@ class State(NamedTuple):
     """What is kept of a part of the elements."""
 
     m: np.ndarray  # max_l x[l]
-    t: np.ndarray  # Σ_l v[l]·max(exp(x[l] − y) − exp(0 − y), 0)
-    u: np.ndarray  # Σ_l |exp(x[l] − y) − exp(0 − y)|
+    t: np.ndarray  # Σ_l v[l]·max(exp(x[l] − y) − exp(−y), 0)
+    u: np.ndarray  # Σ_l |exp(x[l] − y) − exp(−y)|
 
 
 def lift(x, v):
@@ -120,7 +120,7 @@ FEW = (0, 1)
 
 
 def array(draw, shape, *palettes):
-    """An array of simple numbers, exact in binary, so that equal numbers stay equal."""
+    """An array of simple numbers, so that equal ones are drawn."""
     numbers = draw(st.sampled_from(palettes))
     return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
 
@@ -136,9 +136,10 @@ def examples(draw):
 
 
 def agree(got, want, at_once):
-    """Equal up to rounding (and roots of it), wherever the definition, and the form in one part, give numbers."""
+    """Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."""
     got, want, at_once = np.broadcast_arrays(got, want, at_once)
     known = np.isfinite(want) & np.isfinite(at_once)
+    assume(known.any())
     np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
 
 
@@ -195,11 +196,9 @@ def test_moving_sums_to_a_new_pivot_is_an_identity():
     """SymPy, over the reals, for any two elements: the sums at a new pivot are those that were moved."""
     elements = sympy.symbols("x1 x2", real=True)
     y, y_new = sympy.symbols("y y_new", real=True)
-    u = sum(sympy.Abs(sympy.exp(x - y) - sympy.exp(0 - y)) for x in elements)
+    u = sum(sympy.Abs(sympy.exp(x - y) - sympy.exp(-y)) for x in elements)
     differences = {
-        "u": (
-            sum(sympy.Abs(sympy.exp(x - y_new) - sympy.exp(0 - y_new)) for x in elements) - (u * sympy.exp(y - y_new))
-        ),
+        "u": sum(sympy.Abs(sympy.exp(x - y_new) - sympy.exp(-y_new)) for x in elements) - (u * sympy.exp(y - y_new)),
     }
     for name, difference in differences.items():
         assert sympy.simplify(sympy.expand(difference)) == 0, name

@@ -150,3 +150,14 @@ def test_a_pivot_of_nothing_is_judged_by_what_the_operator_gives():
         return ra.sum(ra.exp(x - ra.max(y, "l", where=M)), "l")
 
     assert ra.fuse(above_the_largest_of_some).certify(examples=20).status == "proved and tested"
+
+
+def test_a_sum_dropped_about_a_mean_whose_weights_see_another_pivot():
+    @ra.operator
+    def spread_under_softmax(x: "l", v: "l"):
+        w = ra.exp(x - ra.max(x, "l"))
+        mean = ra.sum(w * v, "l") / ra.sum(w, "l")
+        return ra.sum(w * (v - mean) ** 2, "l") / ra.sum(w, "l")
+
+    certificate = ra.fuse(spread_under_softmax).certify(examples=20)
+    assert certificate.status == "proved and tested" and any(row.kind == "dropped" for row in certificate.rows)

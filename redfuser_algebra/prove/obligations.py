@@ -161,17 +161,17 @@ def _dropped(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
     read = set(symbol_names(*(component.lift for component in form.state)))
     for pivot in form.pivots:
         if pivot.name in read and pivot.value.op == "divide":
-            (above, mask), (below, same) = (_body(side, sums, form) for side in pivot.value.args)
+            (above, mask), (below, same) = (_body(side, sums, pivot, form) for side in pivot.value.args)
             if above is not None and below is not None and mask is same:
                 yield _zero_sum(form, pivot, above, below, mask)
 
 
-def _body(side: Expr, sums: dict[str, tuple], form: FusedForm) -> tuple[Expr | None, Expr | None]:
-    """What a sum adds up and where, if `side` is a sum of elements that see no pivot."""
+def _body(side: Expr, sums: dict[str, tuple], pivot: Pivot, form: FusedForm) -> tuple[Expr | None, Expr | None]:
+    """What a sum adds up and where, if `side` is a sum of elements that do not see the pivot (weights may see another)."""
     if side.op == "size" and side.axis == form.axis:
         return const(1), None
     body, mask = sums.get(side.name, (None, None)) if side.op == "symbol" else (None, None)
-    return (None, None) if body is None or symbol_names(body) else (body, mask)
+    return (None, None) if body is None or pivot.name in symbol_names(body) else (body, mask)
 
 
 def _zero_sum(form: FusedForm, pivot: Pivot, above: Expr, below: Expr, mask: Expr | None) -> Obligation:
