@@ -28,7 +28,7 @@ FAULTS = {
     "an edge element too many": ("logsumexp", 703, "thread < edges", "thread <= edges"),
     "edges in every tile": ("logsumexp", 9001, "edge = first == 0 and thread < edges", "edge = thread < edges"),
     "the edges at the wrong end": ("logsumexp", 703, "sel(thread < head, thread, thread + vectors * VECTOR)", "thread"),
-    "rows taken to be aligned": ("logsumexp", 703, "% (32 // SIZE), n_l)", "* 0, n_l)"),
+    "rows taken to be aligned": ("logsumexp", 703, "% (32 // SIZE), length)", "* 0, length)"),
     "the last tile is left out": ("logsumexp", 9001, "more = first < vectors", "more = first + FLIGHT * span < vectors"),
     "tiles overlap": ("logsumexp", 9001, "first += FLIGHT * span", "first += span"),
     "all rows of a batch are the first": ("logsumexp", 40, "o_x = rest * s_x", "o_x = 0"),

@@ -237,7 +237,18 @@ def test_shared_memory_is_handed_over_at_a_barrier():
         assert list(run(body, threads=64, module=SHARED, mode=mode)[0]) == list(range(63, -1, -1))
 
 
+LANE_BYTES = "mov.u32 %r2, box; and.b32 %r3, %r0, 31; shl.b32 %r3, %r3, 1; add.u32 %r4, %r2, %r3; shr.u32 %r5, %r0, 5;"
+
+
+def test_warps_may_store_bytes_side_by_side():
+    """Even bytes are one warp's and odd ones the other's; each reads, after a barrier, a pair of both."""
+    body = LANE_BYTES + "add.u32 %r6, %r4, %r5; st.shared.u8 [%r6], %r0; bar.sync 0; ld.shared.u16 %r1, [%r4];"
+    assert list(run(body + STORE, threads=64, module=SHARED)[0]) == 2 * [n + 256 * (n + 32) for n in range(32)]
+
+
 MISUSES = {
+    "two warps store bytes to one place": (LANE_BYTES + "st.shared.u8 [%r4], %r0; mov.u32 %r1, 0;" + STORE, "race"),
+    "a byte read inside what others store": (LANE_BYTES + "setp.eq.u32 %p1, %r5, 0; @%p1 st.shared.u16 [%r4], %r0; mov.u32 %r1, 0; @!%p1 ld.shared.u8 %r1, [%r4+1];" + STORE, "race"),
     "race": (TURN + OTHER + "st.shared.u32 [%r4], %r0; ld.shared.u32 %r1, [%r5];" + STORE, "race"),
     "store over what others read": (TURN + OTHER + "st.shared.u32 [%r4], %r0; bar.sync 0; ld.shared.u32 %r1, [%r5]; st.shared.u32 [%r4], %r1;" + STORE, "race"),
     "two warps store to one place": (TURN + "st.shared.u32 [box], %r0; mov.u32 %r1, 0;" + STORE, "race"),

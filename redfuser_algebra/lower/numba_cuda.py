@@ -22,6 +22,9 @@ SLOTS = 16
 SECTOR = 32
 """Bytes that memory hands out at a time: the first whole vector of a row begins such a piece."""
 
+CROWDED = 4
+"""Real inputs from which on the compiler may take all registers: left to itself it keeps to 64 and spills one."""
+
 
 @dataclass(frozen=True)
 class CudaSource:
@@ -126,9 +129,11 @@ class _Printer:
         body = [*self._row(), *self._tile_arrays(), f"{functions.listed('')} = {self._identity()}", "first = 0", "more = not joins", "while more:",
                 f"    load({', '.join(self._load_arguments())})", f"    {functions.listed('')} = {fold}",
                 "    first += FLIGHT * span", "    more = first < vectors", *self._joined_parts(), *self._merges(), *self._results()]
+        bounds = "32 * max(warps, ROWS if alone else 1)"
+        bounds = f"({bounds}, 1)" if len(self.streams) >= CROWDED else bounds
         return ["def make(warps, stage):", '    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""',
                 "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'",
-                "", "    @cuda.jit(launch_bounds=32 * max(warps, ROWS if alone else 1))", f"    def kernel({', '.join(self._arguments())}):", *_in(body, 2), "", "    return kernel"]
+                "", f"    @cuda.jit(launch_bounds={bounds})", f"    def kernel({', '.join(self._arguments())}):", *_in(body, 2), "", "    return kernel"]
 
     def _held(self) -> list[tuple[str, str]]:
         """What a part of a row leaves in memory."""

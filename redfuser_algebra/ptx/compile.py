@@ -59,10 +59,10 @@ def toolchain_missing() -> str:
     return ", ".join(absent)
 
 
-def compiled(function: Callable, types: Sequence[object], architecture: str, threads: int = 0) -> Compiled:
+def compiled(function: Callable, types: Sequence[object], architecture: str, bounds: int | tuple[int, ...] = 0) -> Compiled:
     """The kernel for arguments of these types: NumPy dtypes stand for scalars, (dtype,) for one-dimensional arrays.
 
-    With `threads` the registers suffice for blocks of so many.
+    `bounds` are what `cuda.jit` takes as launch bounds: threads per block, or these and blocks per multiprocessor.
 
     Raises CompileError, which says what to install or what the compiler complained about.
     """
@@ -71,7 +71,7 @@ def compiled(function: Callable, types: Sequence[object], architecture: str, thr
     missing = toolchain_missing()
     if missing:
         raise CompileError("compiling a CUDA kernel", f"{missing} is not installed", "pip install 'redfuser-algebra[cuda]'")
-    code = _to_ltoir(function, types, architecture, threads)
+    code = _to_ltoir(function, types, architecture, bounds)
     cubin, log = _linked(code, architecture)
     ptx, _ = _linked(code, architecture, "-ptx")
     found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
@@ -80,7 +80,7 @@ def compiled(function: Callable, types: Sequence[object], architecture: str, thr
                     int(shared[1]) if shared else 0, _machine_instructions(cubin))
 
 
-def _to_ltoir(function: Callable, types: Sequence[object], architecture: str, threads: int) -> bytes:
+def _to_ltoir(function: Callable, types: Sequence[object], architecture: str, bounds: int | tuple[int, ...]) -> bytes:
     from numba import cuda, from_dtype
     from numba.core.errors import NumbaError
 
@@ -88,7 +88,7 @@ def _to_ltoir(function: Callable, types: Sequence[object], architecture: str, th
     try:
         with _pretended_device(ARCHITECTURES[architecture]):
             code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=ARCHITECTURES[architecture],
-                                   launch_bounds=threads or None)
+                                   launch_bounds=bounds or None)
     except NumbaError as error:
         raise CompileError(f"compiling {function.__name__} for {architecture}", f"{type(error).__name__}: {error}",
                            "this is a fault of the printed kernel") from error

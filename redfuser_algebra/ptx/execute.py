@@ -49,7 +49,8 @@ class KernelFile:
         found = []
         for chosen, blocks, threads in launches:
             if (architecture, chosen) not in self.made:
-                binary = compiled(self.names["make"](*chosen).py_func, types, architecture, threads)
+                kernel = self.names["make"](*chosen)
+                binary = compiled(kernel.py_func, types, architecture, kernel.targetoptions["launch_bounds"])
                 self.made[architecture, chosen] = binary, read_kernel(binary.ptx)
             found.append((*self.made[architecture, chosen], blocks, threads))
         return found

@@ -23,9 +23,6 @@ ALLOCATED, WRITTEN, PENDING = 1, 2, 4
 GUARD = 256
 """Bytes between two arrays, so that a step over an edge is seen."""
 
-WORD = 2
-"""Bytes that a note of who touched them covers."""
-
 
 class Memory:
     """Bytes with notes on each of them."""
@@ -111,8 +108,8 @@ class SharedMemory(Memory):
         super().__init__(size * blocks, "shared", fill=0xFF)
         self.size = size
         self.notes[:] = ALLOCATED
-        self.writer = np.zeros(size * blocks // WORD, np.uint8)
-        self.readers = np.zeros(size * blocks // WORD, np.uint32)
+        self.writer = np.zeros(size * blocks, np.uint8)
+        self.readers = np.zeros(size * blocks, np.uint32)
 
     def inside(self, relative: np.ndarray, size: int, what: str) -> None:
         """Raise PtxError for an access that leaves its own block's memory."""
@@ -120,10 +117,13 @@ class SharedMemory(Memory):
             raise PtxError(f"an out-of-bounds {what} of {size} bytes in shared memory")
 
     def note_access(self, offsets: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
-        """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores."""
+        """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores.
+
+        Notes are on single bytes: accesses side by side do not conflict (PTX ISA, memory consistency model, overlap).
+        """
         own, mine = (warps + 1).astype(np.uint8), np.uint32(1) << warps.astype(np.uint32)
-        for part in range(0, max(size, WORD), WORD):
-            places = (offsets + part) // WORD
+        for part in range(size):
+            places = offsets + part
             writer = self.writer[places]
             if ((writer != 0) & (writer != own)).any() or stores and (self.readers[places] & ~mine).any():
                 raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
@@ -137,7 +137,7 @@ class SharedMemory(Memory):
 
     def forget(self, block: int) -> None:
         """A barrier of a block: what it touched before it is settled."""
-        part = slice(block * self.size // WORD, (block + 1) * self.size // WORD)
+        part = slice(block * self.size, (block + 1) * self.size)
         self.writer[part] = 0
         self.readers[part] = 0
 
