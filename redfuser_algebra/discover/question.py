@@ -58,7 +58,7 @@ def needed_laws(questions: Iterable[Question]) -> tuple[str, ...]:
 
 
 def _needed(question: Question) -> list[str]:
-    used = [law for law in question.answer.fired if law in question.laws]
+    used = [law for law in LAWS if law in question.answer.fired and law in question.laws]
     kept = list(used)
     for law in used:
         fewer = [other for other in kept if other != law]
