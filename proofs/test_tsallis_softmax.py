@@ -21,7 +21,7 @@ Guards:
     ³ a pivot that ends at ±inf or 0 gives what the formula as written gives there
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_pulls_invariant, sum_of_invariant,
-recentre_difference, exp_of_sum, power_of_product, power_of_exp.
+recentre_difference, exp_of_sum, positive_power_of_product, power_of_exp.
 
 Proved below, by SymPy over the reals: the sums about a new pivot are those that `moved` gives. Tested below, by
 Hypothesis on small examples in float64: everything else the theorem says.
