@@ -1,0 +1,573 @@
+"""angular_momentum_com: one pass over l, 4 words of state per row, commutative merge.
+
+The three components of J = Σ m (r − R)×(v − V).
+
+The operator
+    angular_momentum_com(m[l], r[l, c], v[l, c]):
+        t1 = index(c) == 1
+        d1 = sum(m, l)
+        t2 = r - sum(m * r, l) / d1
+        d2 = sum(where(t1, t2, 0), c)
+        t3 = index(c) == 2
+        t4 = v - sum(m * v, l) / d1
+        d3 = sum(where(t3, t4, 0), c)
+        d4 = sum(where(t3, t2, 0), c)
+        d5 = sum(where(t1, t4, 0), c)
+        t5 = index(c) == 0
+        d6 = sum(where(t5, t4, 0), c)
+        d7 = sum(where(t5, t2, 0), c)
+        return sum(m * (d2 * d3 - d4 * d5), l), sum(m * (d4 * d6 - d7 * d3), l), sum(m * (d7 * d5 - d2 * d6), l)
+
+One more element (a prime marks the new value)
+    s'  = s + m[l]·r[l,c]
+    s2' = s2 + m[l]
+    s3' = s3 + m[l]·v[l,c]
+    p2' = s3'/s2'
+    p1' = s'/s2'
+    δ1  = p2 − p2'
+    δ2  = p1 − p1'
+    s1' = s1 + δ1·(0 if p1 = p1 else s) + δ2·δ1·s2 + δ2·(0 if p2 = p2 else s3) + m[l]·(r[l,c] − p1')·(v[l,c__1] − p2')
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    s3'  = s3_a + s3_b
+    p2_a = s3_a/s2_a
+    p1_a = s_a/s2_a
+    p2_b = s3_b/s2_b
+    p1_b = s_b/s2_b
+    p2'  = s3'/s2'
+    p1'  = s'/s2'
+    δ1_a = p2_a − p2'
+    δ2_a = p1_a − p1'
+    δ1_b = p2_b − p2'
+    δ2_b = p1_b − p1'
+    s1'  = s1_a + δ1_a·(0 if p1_a = p1_a else s_a) + δ2_a·δ1_a·s2_a + δ2_a·(0 if p2_a = p2_a else s3_a) + s1_b + δ1_b·(0 if p1_b = p1_b else s_b) + δ2_b·δ1_b·s2_b + δ2_b·(0 if p2_b = p2_b else s3_b)
+
+Dangers
+    s2 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
+Certificate: sha256 6809d1e2c7649ce97a1dd9c305217d1622026512f96b591cbc7b26af61f98c8c
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba.  `python angular_momentum_com_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"m": "l", "r": "l c", "v": "l c"}
+DTYPES = {"m": "float32", "r": "float32", "v": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def angular_momentum_com(m, r, v, *, threads=None):
+    """angular_momentum_com in one pass over l.
+
+    Takes float32 m[…, l], float32 r[…, l, c], float32 v[…, l, c]; gives float32 […], float32 […], float32 […].
+    Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"m": m, "r": r, "v": v}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    out2 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["m"], INPUTS["m"], "l", batch),
+        *laid_out(arrays["r"], INPUTS["r"], "l c", batch),
+        *laid_out(arrays["v"], INPUTS["v"], "l c", batch),
+        lengths["l"], lengths["c"], out0, out1, out2)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""), given_back(out2, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART)
+def keep(p2, p1, s, s3, old_p2, old_p1, old_s, old_s3):
+    for at0 in range(p2.shape[0]):
+        old_p2[at0] = p2[at0]
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s.shape[0]):
+        old_s[at0] = s[at0]
+    for at0 in range(s3.shape[0]):
+        old_s3[at0] = s3[at0]
+
+
+@njit(**LOOP)
+def fold_0a(m, r, s, v, s3, n_c, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_c in range(n_c):
+            t1 = f8(m[i_l]) * f8(r[i_l, i_c])
+            s[i_c] = s[i_c] + t1
+            t2 = f8(m[i_l]) * f8(v[i_l, i_c])
+            s3[i_c] = s3[i_c] + t2
+
+
+@njit(**LOOP)
+def fold_0b(m, n):
+    wide_vectors()
+    s2 = 0.0
+    for i_l in range(n):
+        s2 = s2 + f8(m[i_l])
+    return s2
+
+
+@njit(**PART)
+def value_1(p1, s, s2, n_c, p2, s3):
+    for i_c in range(n_c):
+        t1 = s[i_c] / s2
+        p1[i_c] = t1
+    for i_c in range(n_c):
+        t2 = s3[i_c] / s2
+        p2[i_c] = t2
+
+
+@njit(**PART)
+def rebase_1(s1, old_p2, p2, old_p1, old_s, p1, old_s2, old_s3, n_c__1, n_c):
+    for i_c in range(n_c):
+        t4 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t5 = old_p1[i_c] == t4
+        t6 = f8(0) if t5 else old_s[i_c]
+        t9 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t10 = t4 - t9
+        for i_c__1 in range(n_c__1):
+            t1 = old_p2[i_c__1] if np.isfinite(old_p2[i_c__1]) else 0.0
+            t2 = p2[i_c__1] if np.isfinite(p2[i_c__1]) else 0.0
+            t3 = t1 - t2
+            t7 = 0.0 if t6 == 0.0 else t3 * t6
+            t8 = s1[i_c, i_c__1] + t7
+            t11 = t10 * t3
+            t12 = 0.0 if old_s2 == 0.0 else t11 * old_s2
+            t13 = t8 + t12
+            t14 = old_p2[i_c__1] == t1
+            t15 = f8(0) if t14 else old_s3[i_c__1]
+            t16 = 0.0 if t15 == 0.0 else t10 * t15
+            t17 = t13 + t16
+            s1[i_c, i_c__1] = t17
+
+
+@njit(**LOOP)
+def fold_1(m, r, p1, v, p2, s1, n_c__1, n_c, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_c in range(n_c):
+            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t2 = f8(r[i_l, i_c]) - t1
+            t3 = f8(m[i_l]) * t2
+            for i_c__1 in range(n_c__1):
+                t4 = p2[i_c__1] if np.isfinite(p2[i_c__1]) else 0.0
+                t5 = f8(v[i_l, i_c__1]) - t4
+                t6 = t3 * t5
+                s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
+
+
+@njit(**PART)
+def finish(p1, s, s2, n_c, p2, s3, s1, n_c__1, n_c__2, s4, s5, s6):
+    for i_c in range(n_c):
+        t1 = s[i_c] / s2
+        p1[i_c] = t1
+    for i_c in range(n_c):
+        t2 = s3[i_c] / s2
+        p2[i_c] = t2
+    for i_c in range(n_c):
+        t5 = p1[i_c]
+        t6 = p1[i_c] == t5
+        t7 = f8(0) if t6 else 1.0
+        t10 = t5 - t5
+        t25 = p1[i_c] - p1[i_c]
+        t26 = t25 == 0.0
+        t27 = p1[i_c] if t26 else f8(0)
+        t28 = p1[i_c] == t27
+        t29 = f8(0) if t28 else s[i_c]
+        t32 = t27 - p1[i_c]
+        for i_c__1 in range(n_c__1):
+            t3 = p2[i_c__1]
+            t4 = t3 - t3
+            t8 = t4 * t7
+            t9 = 1.0 + t8
+            t11 = t10 * t4
+            t12 = t11 * 1.0
+            t13 = t9 + t12
+            t14 = p2[i_c__1] == t3
+            t15 = f8(0) if t14 else 1.0
+            t16 = t10 * t15
+            t17 = t13 + t16
+            t18 = t17 != t17
+            t19 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
+            t20 = t19 == 0.0
+            t21 = p2[i_c__1] - p2[i_c__1]
+            t22 = t21 == 0.0
+            t23 = p2[i_c__1] if t22 else f8(0)
+            t24 = t23 - p2[i_c__1]
+            t30 = t24 * t29
+            t31 = s1[i_c, i_c__1] + t30
+            t33 = t32 * t24
+            t34 = t33 * s2
+            t35 = t31 + t34
+            t36 = p2[i_c__1] == t23
+            t37 = f8(0) if t36 else s3[i_c__1]
+            t38 = t32 * t37
+            t39 = t35 + t38
+            t40 = t39 if t20 else nan
+            t41 = t40 if t18 else s1[i_c, i_c__1]
+            s1[i_c, i_c__1] = t41
+    t42 = 0.0
+    for i_c__2 in range(n_c__2):
+        t43 = 0.0
+        t44 = i_c__2 == 2
+        for i_c in range(n_c):
+            t45 = i_c == 1
+            t46 = s1[i_c, i_c__2] if t45 else f8(0)
+            t47 = t46 if t44 else f8(0)
+            t43 = t43 + t47
+        t42 = t42 + t43
+    t48 = 0.0
+    for i_c__2 in range(n_c__2):
+        t49 = 0.0
+        t50 = i_c__2 == 1
+        for i_c in range(n_c):
+            t51 = i_c == 2
+            t52 = 1 if t51 else 0
+            t53 = t52 if t50 else 0
+            t54 = -t53
+            t55 = f8(t54) * s1[i_c, i_c__2]
+            t49 = t49 + t55
+        t48 = t48 + t49
+    t56 = t42 + t48
+    s4 = t56
+    out0 = f4(s4)
+    t57 = 0.0
+    for i_c__2 in range(n_c__2):
+        t58 = 0.0
+        t59 = i_c__2 == 0
+        for i_c in range(n_c):
+            t60 = i_c == 2
+            t61 = s1[i_c, i_c__2] if t60 else f8(0)
+            t62 = t61 if t59 else f8(0)
+            t58 = t58 + t62
+        t57 = t57 + t58
+    t63 = 0.0
+    for i_c__2 in range(n_c__2):
+        t64 = 0.0
+        t65 = i_c__2 == 2
+        for i_c in range(n_c):
+            t66 = i_c == 0
+            t67 = 1 if t66 else 0
+            t68 = t67 if t65 else 0
+            t69 = -t68
+            t70 = f8(t69) * s1[i_c, i_c__2]
+            t64 = t64 + t70
+        t63 = t63 + t64
+    t71 = t57 + t63
+    s5 = t71
+    out1 = f4(s5)
+    t72 = 0.0
+    for i_c__2 in range(n_c__2):
+        t73 = 0.0
+        t74 = i_c__2 == 1
+        for i_c in range(n_c):
+            t75 = i_c == 0
+            t76 = s1[i_c, i_c__2] if t75 else f8(0)
+            t77 = t76 if t74 else f8(0)
+            t73 = t73 + t77
+        t72 = t72 + t73
+    t78 = 0.0
+    for i_c__2 in range(n_c__2):
+        t79 = 0.0
+        t80 = i_c__2 == 0
+        for i_c in range(n_c):
+            t81 = i_c == 1
+            t82 = 1 if t81 else 0
+            t83 = t82 if t80 else 0
+            t84 = -t83
+            t85 = f8(t84) * s1[i_c, i_c__2]
+            t79 = t79 + t85
+        t78 = t78 + t79
+    t86 = t72 + t78
+    s6 = t86
+    out2 = f4(s6)
+    return s4, out0, s5, out1, s6, out2
+
+
+@njit(**PART)
+def empty_state(s, s3, s1, p1, p2):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s3.shape[0]):
+        s3[at0] = 0.0
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            s1[at0, at1] = 0.0
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+    for at0 in range(p2.shape[0]):
+        p2[at0] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2):
+    wide_vectors()
+    s = np.empty((n_c,), f8)
+    s3 = np.empty((n_c,), f8)
+    s1 = np.empty((n_c, n_c,), f8)
+    p1 = np.empty((n_c,), f8)
+    p2 = np.empty((n_c,), f8)
+    old_p2 = np.empty((n_c,), f8)
+    old_p1 = np.empty((n_c,), f8)
+    old_s = np.empty((n_c,), f8)
+    old_s3 = np.empty((n_c,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s2 = f8(0.0)
+        s4 = f8(0)
+        s5 = f8(0)
+        s6 = f8(0)
+        empty_state(s, s3, s1, p1, p2)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            m_tile = m[b_m[b], t0:t0 + n]
+            r_tile = r[b_r[b], t0:t0 + n]
+            v_tile = v[b_v[b], t0:t0 + n]
+            old_s2 = s2
+            keep(p2, p1, s, s3, old_p2, old_p1, old_s, old_s3)
+            fold_0a(m_tile, r_tile, s, v_tile, s3, n_c, n)
+            r0 = fold_0b(m_tile, n)
+            s2 = s2 + r0
+            ahead(m_tile, m_tile.size)
+            ahead(r_tile, r_tile.size)
+            ahead(v_tile, v_tile.size)
+            value_1(p1, s, s2, n_c, p2, s3)
+            if t0 > begin:
+                rebase_1(s1, old_p2, p2, old_p1, old_s, p1, old_s2, old_s3, n_c, n_c)
+            fold_1(m_tile, r_tile, p1, v_tile, p2, s1, n_c, n_c, n)
+        s4, out0[b], s5, out1[b], s6, out2[b] = finish(p1, s, s2, n_c, p2, s3, s1, n_c, n_c, s4, s5, s6)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'c')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(m, r, v):
+    """angular_momentum_com as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    m = spread(m, 'l')
+    r = spread(r, 'l c')
+    v = spread(v, 'l c')
+    lengths = {"l": m.shape[-2], "c": r.shape[-1]}
+    t1 = positions("c", lengths["c"]) == 1
+    d1 = reduced("sum", m, "l")
+    t2 = r - reduced("sum", m * r, "l") / d1
+    d2 = reduced("sum", np.where(t1, t2, 0), "c")
+    t3 = positions("c", lengths["c"]) == 2
+    t4 = v - reduced("sum", m * v, "l") / d1
+    d3 = reduced("sum", np.where(t3, t4, 0), "c")
+    d4 = reduced("sum", np.where(t3, t2, 0), "c")
+    d5 = reduced("sum", np.where(t1, t4, 0), "c")
+    t5 = positions("c", lengths["c"]) == 0
+    d6 = reduced("sum", np.where(t5, t4, 0), "c")
+    d7 = reduced("sum", np.where(t5, t2, 0), "c")
+    return (taken_out(reduced("sum", m * (d2 * d3 - d4 * d5), "l"), '', lengths), taken_out(reduced("sum", m * (d4 * d6 - d7 * d3), "l"), '', lengths), taken_out(reduced("sum", m * (d7 * d5 - d2 * d6), "l"), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'m': 'normal', 'r': 'normal', 'v': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"c": 7, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"angular_momentum_com, l = {length}", arrays, scalars))
+    return 0 if passed_over(angular_momentum_com, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

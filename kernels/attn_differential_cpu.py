@@ -1,0 +1,609 @@
+"""attn_differential: one pass over l, 6 words of state per row, commutative merge.
+
+o = softmax(s¹)V − λ softmax(s²)V, then RMSNorm over the value axis.
+
+The operator
+    attn_differential(q1[d], q2[d], K1[l, d], K2[l, d], V[l, v], lam[]):
+        t1 = sqrt(size(d))
+        t2 = sum(q1 * K1, d) / t1
+        t3 = exp(t2 - max(t2, l))
+        t4 = sum(q2 * K2, d) / t1
+        t5 = exp(t4 - max(t4, l))
+        t6 = sum(t3 * V, l) / sum(t3, l) - lam * (sum(t5 * V, l) / sum(t5, l))
+        return t6 / sqrt(sum(t6 * t6, v) / size(v) + 1e-06)
+
+One more element (a prime marks the new value)
+    x1  = (Σ_d q1[d]·K1[l,d])/√(N_d)
+    x2  = (Σ_d q2[d]·K2[l,d])/√(N_d)
+    m'  = max(m, x1)
+    s'  = s·exp(m − m') + V[l,v]·exp(x1 − m')
+    s2' = s2·exp(m − m') + exp(x1 − m')
+    m2' = max(m2, x2)
+    s3' = s3·exp(m2 − m2') + V[l,v]·exp(x2 − m2')
+    s4' = s4·exp(m2 − m2') + exp(x2 − m2')
+
+Two states a and b
+    m'  = max(m_a, m_b)
+    s'  = s_a·exp(m_a − m') + s_b·exp(m_b − m')
+    s2' = s2_a·exp(m_a − m') + s2_b·exp(m_b − m')
+    m2' = max(m2_a, m2_b)
+    s3' = s3_a·exp(m2_a − m2') + s3_b·exp(m2_b − m2')
+    s4' = s4_a·exp(m2_a − m2') + s4_b·exp(m2_b − m2')
+
+Dangers
+    exp((Σ_d q1[d]·K1[l,d])/√(N_d) − m) may overflow: nothing bounds its exponent
+    exp((Σ_d q2[d]·K2[l,d])/√(N_d) − m2) may overflow: nothing bounds its exponent
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+recentre_difference, exp_of_sum
+Certificate: sha256 be5ec1a09bb15455917ccac669f9a53b7eb80e4389abb902c90de014ab120aae
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot).  `python attn_differential_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+from contextlib import nullcontext
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"q1": "d", "q2": "d", "K1": "l d", "K2": "l d", "V": "l v", "lam": ""}
+DTYPES = {"q1": "float32", "q2": "float32", "K1": "float32", "K2": "float32", "V": "float32", "lam": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def attn_differential(q1, q2, K1, K2, V, lam, *, threads=None):
+    """attn_differential in one pass over l.
+
+    Takes float32 q1[…, d], float32 q2[…, d], float32 K1[…, l, d], float32 K2[…, l, d], float32 V[…, l, v],
+    float32 lam[…]; gives float32 […, v].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"q1": q1, "q2": q2, "K1": K1, "K2": K2, "V": V, "lam": lam}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "v", f4)
+    items = prod(batch)
+    with one_blas_thread():
+        kernel(
+            threads or get_num_threads(), items, TILE, BLOCK,
+            *laid_out(arrays["q1"], INPUTS["q1"], "d", batch),
+            *laid_out(arrays["q2"], INPUTS["q2"], "d", batch),
+            *laid_out(arrays["K1"], INPUTS["K1"], "l d", batch),
+            *laid_out(arrays["K2"], INPUTS["K2"], "l d", batch),
+            *laid_out(arrays["V"], INPUTS["V"], "l v", batch),
+            *laid_out(arrays["lam"], INPUTS["lam"], "", batch),
+            lengths["d"], lengths["l"], lengths["v"], out0)
+    return given_back(out0, batch, "v", "v")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def add(into, product):
+    """into += product."""
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] += product[i, j]
+
+
+@njit(**LOOP)
+def make_S1(S1, q1, K1, n_d, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t2 = f8(q1[i_d]) * f8(K1[i_l, i_d])
+            t1 = t1 + t2
+        S1[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def make_S2(S2, q2, K2, n_d, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t2 = f8(q2[i_d]) * f8(K2[i_l, i_d])
+            t1 = t1 + t2
+        S2[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def fold_0(n_d, S1, S2, n):
+    wide_vectors()
+    m = f4(-inf)
+    m2 = f4(-inf)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    for i_l in range(n):
+        t3 = S1[i_l] * f4(t2)
+        m = larger(m, t3)
+        t4 = S2[i_l] * f4(t2)
+        m2 = larger(m2, t4)
+    return m, m2
+
+
+@njit(**PART)
+def rebase_1(s, old_m, m, n_v):
+    t1 = old_m if np.isfinite(old_m) else 0.0
+    t2 = m if np.isfinite(m) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    for i_v in range(n_v):
+        t5 = f4(0.0) if s[i_v] == f4(0.0) else f4(t4) * s[i_v]
+        s[i_v] = t5
+
+
+@njit(**PART)
+def rebase_1_b(old_m, m, s2):
+    t1 = old_m if np.isfinite(old_m) else 0.0
+    t2 = m if np.isfinite(m) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    s2 = t5
+    return s2
+
+
+@njit(**PART)
+def rebase_1_c(s3, old_m2, m2, n_v):
+    t1 = old_m2 if np.isfinite(old_m2) else 0.0
+    t2 = m2 if np.isfinite(m2) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    for i_v in range(n_v):
+        t5 = f4(0.0) if s3[i_v] == f4(0.0) else f4(t4) * s3[i_v]
+        s3[i_v] = t5
+
+
+@njit(**PART)
+def rebase_1_d(old_m2, m2, s4):
+    t1 = old_m2 if np.isfinite(old_m2) else 0.0
+    t2 = m2 if np.isfinite(m2) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = 0.0 if s4 == 0.0 else t4 * s4
+    s4 = t5
+    return s4
+
+
+@njit(**LOOP)
+def fold_1(n_d, S1, m, P1, S2, m2, P2, n):
+    wide_vectors()
+    s2 = f4(0.0)
+    s4 = f4(0.0)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    t4 = m if np.isfinite(m) else 0.0
+    t8 = m2 if np.isfinite(m2) else 0.0
+    for i_l in range(n):
+        t3 = f4(t2) * S1[i_l]
+        t5 = t3 - f4(t4)
+        t6 = exp4(t5)
+        P1[i_l] = t6
+        s2 = s2 + t6
+        t7 = f4(t2) * S2[i_l]
+        t9 = t7 - f4(t8)
+        t10 = exp4(t9)
+        P2[i_l] = t10
+        s4 = s4 + t10
+    return s2, s4
+
+
+@njit(**PART)
+def finish(s, m, n_v):
+    t1 = m
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m - m
+    t7 = t6 == 0.0
+    t8 = m if t7 else f8(0)
+    t9 = t8 - m
+    t10 = math.exp(t9)
+    for i_v in range(n_v):
+        t11 = f4(t10) * s[i_v]
+        t12 = t11 if t5 else s[i_v]
+        s[i_v] = t12
+
+
+@njit(**PART)
+def finish_b(m, s2):
+    t1 = m
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m - m
+    t7 = t6 == 0.0
+    t8 = m if t7 else f8(0)
+    t9 = t8 - m
+    t10 = math.exp(t9)
+    t11 = t10 * s2
+    t12 = t11 if t5 else s2
+    s2 = t12
+    return s2
+
+
+@njit(**PART)
+def finish_c(s3, m2, n_v):
+    t1 = m2
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m2 - m2
+    t7 = t6 == 0.0
+    t8 = m2 if t7 else f8(0)
+    t9 = t8 - m2
+    t10 = math.exp(t9)
+    for i_v in range(n_v):
+        t11 = f4(t10) * s3[i_v]
+        t12 = t11 if t5 else s3[i_v]
+        s3[i_v] = t12
+
+
+@njit(**PART)
+def finish_d(m2, s4):
+    t1 = m2
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m2 - m2
+    t7 = t6 == 0.0
+    t8 = m2 if t7 else f8(0)
+    t9 = t8 - m2
+    t10 = math.exp(t9)
+    t11 = t10 * s4
+    t12 = t11 if t5 else s4
+    s4 = t12
+    return s4
+
+
+@njit(**PART)
+def finish_e(out0, s2, s, lam, s4, s3, n_v):
+    t1 = 0.0
+    t2 = 1.0 / s2
+    t4 = 1.0 / s4
+    for i_v in range(n_v):
+        t3 = s[i_v] * f4(t2)
+        t5 = s3[i_v] * f4(t4)
+        t6 = f4(f8(lam)) * t5
+        t7 = t3 - t6
+        t8 = t7 * t7
+        t1 = t1 + f8(t8)
+    t9 = t1 / f8(n_v)
+    t10 = t9 + 1e-06
+    t11 = np.sqrt(t10)
+    t12 = 1.0 / t11
+    for i_v in range(n_v):
+        t13 = s[i_v] * f4(t2)
+        t14 = s3[i_v] * f4(t4)
+        t15 = f4(f8(lam)) * t14
+        t16 = t13 - t15
+        t17 = t16 * f4(t12)
+        out0[i_v] = t17
+
+
+@njit(**PART)
+def empty_state(s, s3):
+    for at0 in range(s.shape[0]):
+        s[at0] = f4(0.0)
+    for at0 in range(s3.shape[0]):
+        s3[at0] = f4(0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_q1, q1, b_q2, q2, b_K1, K1, b_K2, K2, b_V, V, b_lam, lam, n_d, n_l, n_v, out0):
+    wide_vectors()
+    s = np.empty((n_v,), f4)
+    s3 = np.empty((n_v,), f4)
+    S1_all = np.empty(tile, f4)
+    S2_all = np.empty(tile, f4)
+    P1_all = np.empty(tile, f4)
+    R1_all = np.empty((1, n_v), f4)
+    P2_all = np.empty(tile, f4)
+    R2_all = np.empty((1, n_v), f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        m = f8((-inf))
+        m2 = f8((-inf))
+        s2 = f8(0.0)
+        s4 = f8(0.0)
+        empty_state(s, s3)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            K1_tile = K1[b_K1[b], t0:t0 + n]
+            K2_tile = K2[b_K2[b], t0:t0 + n]
+            V_tile = V[b_V[b], t0:t0 + n]
+            S1 = S1_all[:n].reshape((n,))
+            S2 = S2_all[:n].reshape((n,))
+            P1 = P1_all[:1 * n].reshape((1, n))
+            P2 = P2_all[:1 * n].reshape((1, n))
+            make_S1(S1, q1[b_q1[b]], K1_tile, n_d, n)
+            make_S2(S2, q2[b_q2[b]], K2_tile, n_d, n)
+            old_m = m
+            old_m2 = m2
+            r0, r1 = fold_0(n_d, S1, S2, n)
+            m = larger(m, f8(r0))
+            m2 = larger(m2, f8(r1))
+            ahead(K1_tile, K1_tile.size)
+            ahead(K2_tile, K2_tile.size)
+            ahead(V_tile, V_tile.size)
+            if t0 > begin:
+                rebase_1(s, old_m, m, n_v)
+                s2 = rebase_1_b(old_m, m, s2)
+                rebase_1_c(s3, old_m2, m2, n_v)
+                s4 = rebase_1_d(old_m2, m2, s4)
+            r0, r1 = fold_1(n_d, S1, m, P1[0], S2, m2, P2[0], n)
+            s2 = s2 + f8(r0)
+            s4 = s4 + f8(r1)
+            np.dot(P1, V_tile, R1_all[:1])
+            add(s.reshape((1, n_v)), R1_all[:1])
+            np.dot(P2, V_tile, R2_all[:1])
+            add(s3.reshape((1, n_v)), R2_all[:1])
+        finish(s, m, n_v)
+        s2 = finish_b(m, s2)
+        finish_c(s3, m2, n_v)
+        s4 = finish_d(m2, s4)
+        finish_e(out0[b], s2, s, lam[b_lam[b]], s4, s3, n_v)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_q1, q1, b_q2, q2, b_K1, K1, b_K2, K2, b_V, V, b_lam, lam, n_d, n_l, n_v, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q1, q1, b_q2, q2, b_K1, K1, b_K2, K2, b_V, V, b_lam, lam, n_d, n_l, n_v, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+def one_blas_thread():
+    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, user_api="blas")
+
+
+AXES = ('d', 'l', 'v')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(q1, q2, K1, K2, V, lam):
+    """attn_differential as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    q1 = spread(q1, 'd')
+    q2 = spread(q2, 'd')
+    K1 = spread(K1, 'l d')
+    K2 = spread(K2, 'l d')
+    V = spread(V, 'l v')
+    lam = spread(lam, '')
+    lengths = {"d": q1.shape[-3], "l": K1.shape[-2], "v": V.shape[-1]}
+    t1 = np.sqrt(lengths["d"])
+    t2 = reduced("sum", q1 * K1, "d") / t1
+    t3 = np.exp(t2 - reduced("max", t2, "l"))
+    t4 = reduced("sum", q2 * K2, "d") / t1
+    t5 = np.exp(t4 - reduced("max", t4, "l"))
+    t6 = reduced("sum", t3 * V, "l") / reduced("sum", t3, "l") - lam * (reduced("sum", t5 * V, "l") / reduced("sum", t5, "l"))
+    return taken_out(t6 / np.sqrt(reduced("sum", t6 * t6, "v") / lengths["v"] + 1e-06), 'v', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'q1': 'normal', 'q2': 'normal', 'K1': 'normal', 'K2': 'normal', 'V': 'normal', 'lam': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"d": 8, "v": 10, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"attn_differential, l = {length}", arrays, scalars))
+    return 0 if passed_over(attn_differential, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+"""attn_linear: one pass over l, 2 words of state per row, commutative merge.
+
+o = φ(q)·Σ φ(K_l)V_lᵀ / φ(q)·Σ φ(K_l) with φ = elu + 1.
+
+The operator
+    attn_linear(q[d], K[l, d], V[l, v]):
+        t1 = where(q > 0, q + 1, exp(minimum(q, 0)))
+        t2 = where(K > 0, K + 1, exp(minimum(K, 0)))
+        return sum(t1 * sum(t2 * V, l), d) / sum(t1 * sum(t2, l), d)
+
+One more element (a prime marks the new value)
+    s'  = s + V[l,v]·(K[l,d] + 1 if K[l,d] > 0 else exp(min(K[l,d], 0)))
+    s2' = s2 + (K[l,d] + 1 if K[l,d] > 0 else exp(min(K[l,d], 0)))
+
+Two states a and b
+    s'  = s_a + s_b
+    s2' = s2_a + s2_b
+
+Dangers
+    exp(min(K[l,d], 0)) may overflow: nothing bounds its exponent
+    Σ_d s2·(q[d] + 1 if q[d] > 0 else exp(min(q[d], 0))) divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
+Certificate: sha256 158b2a4e048493993c406d8a4a6ec6c887fd6362f6667edc0452dcfa33e5b151
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python attn_linear_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"q": "d", "K": "l d", "V": "l v"}
+DTYPES = {"q": "float32", "K": "float32", "V": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def attn_linear(q, K, V, *, threads=None):
+    """attn_linear in one pass over l.
+
+    Takes float32 q[…, d], float32 K[…, l, d], float32 V[…, l, v]; gives float32 […, v].  Leading dimensions are
+    batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"q": q, "K": K, "V": V}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "v", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["q"], INPUTS["q"], "d", batch),
+        *laid_out(arrays["K"], INPUTS["K"], "l d", batch),
+        *laid_out(arrays["V"], INPUTS["V"], "l v", batch),
+        lengths["d"], lengths["l"], lengths["v"], out0)
+    return given_back(out0, batch, "v", "v")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp8(x):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
+    x = -746.0 if x < -746.0 else x
+    x = 710.0 if x > 710.0 else x
+    near = x * 1.4426950408889634 + 6755399441055744.0
+    n = near - 6755399441055744.0
+    r = x - n * 0.6931471803691238
+    r = r - n * 1.9082149292705877e-10
+    p = 1.6059043836821613e-10
+    p = p * r + 2.08767569878681e-09
+    p = p * r + 2.505210838544172e-08
+    p = p * r + 2.755731922398589e-07
+    p = p * r + 2.7557319223985893e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 0.0001984126984126984
+    p = p * r + 0.001388888888888889
+    p = p * r + 0.008333333333333333
+    p = p * r + 0.041666666666666664
+    p = p * r + 0.16666666666666666
+    p = p * r + 0.5
+    p = p * r * r + r + 1.0
+    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    half = i8(k >> i8(1))
+    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+smaller = _extreme("llvm.minimum")
+
+
+@njit(**LOOP)
+def fold_0a(V, K, s, n_d, n_v, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_v in range(n_v):
+            for i_d in range(n_d):
+                t1 = K[i_l, i_d] > f4(0.0)
+                t2 = K[i_l, i_d] + f4(1.0)
+                t3 = smaller(K[i_l, i_d], f4(0.0))
+                t4 = exp4(t3)
+                t5 = t2 if t1 else t4
+                t6 = V[i_l, i_v] * t5
+                s[i_v, i_d] = s[i_v, i_d] + f8(t6)
+
+
+@njit(**LOOP)
+def fold_0b(K, s2, n_d, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_d in range(n_d):
+            t1 = K[i_l, i_d] > f4(0.0)
+            t2 = K[i_l, i_d] + f4(1.0)
+            t3 = smaller(K[i_l, i_d], f4(0.0))
+            t4 = exp4(t3)
+            t5 = t2 if t1 else t4
+            s2[i_d] = s2[i_d] + f8(t5)
+
+
+@njit(**PART)
+def finish(out0, q, s, n_d, s2, n_v):
+    t8 = 0.0
+    for i_d in range(n_d):
+        t9 = f8(q[i_d]) > 0.0
+        t10 = f8(q[i_d]) + 1.0
+        t11 = smaller(f8(q[i_d]), 0.0)
+        t12 = exp8(t11)
+        t13 = t10 if t9 else t12
+        t14 = t13 * s2[i_d]
+        t8 = t8 + t14
+    for i_v in range(n_v):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t2 = f8(q[i_d]) > 0.0
+            t3 = f8(q[i_d]) + 1.0
+            t4 = smaller(f8(q[i_d]), 0.0)
+            t5 = exp8(t4)
+            t6 = t3 if t2 else t5
+            t7 = t6 * s[i_v, i_d]
+            t1 = t1 + t7
+        t15 = t1 / t8
+        out0[i_v] = f4(t15)
+
+
+@njit(**PART)
+def empty_state(s, s2):
+    for at0 in range(s.shape[0]):
+        for at1 in range(s.shape[1]):
+            s[at0, at1] = 0.0
+    for at0 in range(s2.shape[0]):
+        s2[at0] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0):
+    wide_vectors()
+    s = np.empty((n_v, n_d,), f8)
+    s2 = np.empty((n_d,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        empty_state(s, s2)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            V_tile = V[b_V[b], t0:t0 + n]
+            K_tile = K[b_K[b], t0:t0 + n]
+            fold_0a(V_tile, K_tile, s, n_d, n_v, n)
+            fold_0b(K_tile, s2, n_d, n)
+        finish(out0[b], q[b_q[b]], s, n_d, s2, n_v)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('d', 'l', 'v')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(q, K, V):
+    """attn_linear as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    q = spread(q, 'd')
+    K = spread(K, 'l d')
+    V = spread(V, 'l v')
+    lengths = {"d": q.shape[-3], "l": K.shape[-2], "v": V.shape[-1]}
+    t1 = np.where(q > 0, q + 1, np.exp(np.minimum(q, 0)))
+    t2 = np.where(K > 0, K + 1, np.exp(np.minimum(K, 0)))
+    return taken_out(reduced("sum", t1 * reduced("sum", t2 * V, "l"), "d") / reduced("sum", t1 * reduced("sum", t2, "l"), "d"), 'v', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'q': 'normal', 'K': 'normal', 'V': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"d": 5, "v": 7, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"attn_linear, l = {length}", arrays, scalars))
+    return 0 if passed_over(attn_linear, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

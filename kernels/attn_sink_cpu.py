@@ -1,0 +1,498 @@
+"""attn_sink: one pass over l, 3 words of state per row, commutative merge.
+
+m = max(sink, max s_l); o = Σ e^{s_l−m} V_l / (e^{sink−m} + Σ e^{s_l−m}): a learned key without a value.
+
+The operator
+    attn_sink(q[d], K[l, d], V[l, v], sink[]):
+        t1 = sum(q * K, d) / sqrt(size(d))
+        t2 = maximum(max(t1, l), sink)
+        t3 = exp(t1 - t2)
+        return sum(t3 * V, l) / (sum(t3, l) + exp(sink - t2))
+
+One more element (a prime marks the new value)
+    x   = (Σ_d q[d]·K[l,d])/√(N_d)
+    m'  = max(m, x)
+    p1' = max(m', sink)
+    s'  = s·exp(p1 − p1') + V[l,v]·exp(x − p1')
+    s2' = s2·exp(p1 − p1') + exp(x − p1')
+
+Two states a and b
+    m'   = max(m_a, m_b)
+    p1_a = max(m_a, sink)
+    p1_b = max(m_b, sink)
+    p1'  = max(m', sink)
+    s'   = s_a·exp(p1_a − p1') + s_b·exp(p1_b − p1')
+    s2'  = s2_a·exp(p1_a − p1') + s2_b·exp(p1_b − p1')
+
+Dangers
+    exp((Σ_d q[d]·K[l,d])/√(N_d) − p1) may overflow: nothing bounds its exponent
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+recentre_difference, exp_of_sum
+Certificate: sha256 d503e5fa807fcde295babb9ea56672649dddc84ff3b5e7aa0a1fe417abaa16f2
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot).  `python attn_sink_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+from contextlib import nullcontext
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"q": "d", "K": "l d", "V": "l v", "sink": ""}
+DTYPES = {"q": "float32", "K": "float32", "V": "float32", "sink": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def attn_sink(q, K, V, sink, *, threads=None):
+    """attn_sink in one pass over l.
+
+    Takes float32 q[…, d], float32 K[…, l, d], float32 V[…, l, v], float32 sink[…]; gives float32 […, v].  Leading
+    dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"q": q, "K": K, "V": V, "sink": sink}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "v", f4)
+    items = prod(batch)
+    with one_blas_thread():
+        kernel(
+            threads or get_num_threads(), items, TILE, BLOCK,
+            *laid_out(arrays["q"], INPUTS["q"], "d", batch),
+            *laid_out(arrays["K"], INPUTS["K"], "l d", batch),
+            *laid_out(arrays["V"], INPUTS["V"], "l v", batch),
+            *laid_out(arrays["sink"], INPUTS["sink"], "", batch),
+            lengths["d"], lengths["l"], lengths["v"], out0)
+    return given_back(out0, batch, "v", "v")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def add(into, product):
+    """into += product."""
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] += product[i, j]
+
+
+@njit(**LOOP)
+def make_S1(S1, q, K, n_d, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t2 = f8(q[i_d]) * f8(K[i_l, i_d])
+            t1 = t1 + t2
+        S1[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def fold_0(n_d, S1, n):
+    wide_vectors()
+    m = f4(-inf)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    for i_l in range(n):
+        t3 = S1[i_l] * f4(t2)
+        m = larger(m, t3)
+    return m
+
+
+@njit(**PART)
+def value_1(m, sink):
+    t1 = larger(m, f8(sink))
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def rebase_1(s, old_p1, p1, n_v):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    for i_v in range(n_v):
+        t5 = f4(0.0) if s[i_v] == f4(0.0) else f4(t4) * s[i_v]
+        s[i_v] = t5
+
+
+@njit(**PART)
+def rebase_1_b(old_p1, p1, s2):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    s2 = t5
+    return s2
+
+
+@njit(**LOOP)
+def fold_1(n_d, S1, p1, P1, n):
+    wide_vectors()
+    s2 = f4(0.0)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    t4 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t3 = f4(t2) * S1[i_l]
+        t5 = t3 - f4(t4)
+        t6 = exp4(t5)
+        P1[i_l] = t6
+        s2 = s2 + t6
+    return s2
+
+
+@njit(**PART)
+def finish(m, sink):
+    t1 = larger(m, f8(sink))
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def finish_b(s, p1, n_v):
+    t1 = p1
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = p1 - p1
+    t7 = t6 == 0.0
+    t8 = p1 if t7 else f8(0)
+    t9 = t8 - p1
+    t10 = math.exp(t9)
+    for i_v in range(n_v):
+        t11 = f4(t10) * s[i_v]
+        t12 = t11 if t5 else s[i_v]
+        s[i_v] = t12
+
+
+@njit(**PART)
+def finish_c(p1, s2):
+    t1 = p1
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = p1 - p1
+    t7 = t6 == 0.0
+    t8 = p1 if t7 else f8(0)
+    t9 = t8 - p1
+    t10 = math.exp(t9)
+    t11 = t10 * s2
+    t12 = t11 if t5 else s2
+    s2 = t12
+    return s2
+
+
+@njit(**PART)
+def finish_d(out0, s2, sink, m, s, n_v):
+    t1 = larger(m, f8(sink))
+    t2 = f8(sink) - t1
+    t3 = math.exp(t2)
+    t4 = s2 + t3
+    t5 = 1.0 / t4
+    for i_v in range(n_v):
+        t6 = s[i_v] * f4(t5)
+        out0[i_v] = t6
+
+
+@njit(**PART)
+def empty_state(s):
+    for at0 in range(s.shape[0]):
+        s[at0] = f4(0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_sink, sink, n_d, n_l, n_v, out0):
+    wide_vectors()
+    s = np.empty((n_v,), f4)
+    S1_all = np.empty(tile, f4)
+    P1_all = np.empty(tile, f4)
+    R1_all = np.empty((1, n_v), f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        m = f8((-inf))
+        s2 = f8(0.0)
+        p1 = f8(0)
+        empty_state(s)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            K_tile = K[b_K[b], t0:t0 + n]
+            V_tile = V[b_V[b], t0:t0 + n]
+            S1 = S1_all[:n].reshape((n,))
+            P1 = P1_all[:1 * n].reshape((1, n))
+            make_S1(S1, q[b_q[b]], K_tile, n_d, n)
+            old_p1 = p1
+            r0 = fold_0(n_d, S1, n)
+            m = larger(m, f8(r0))
+            ahead(K_tile, K_tile.size)
+            ahead(V_tile, V_tile.size)
+            p1 = value_1(m, sink[b_sink[b]])
+            if t0 > begin:
+                rebase_1(s, old_p1, p1, n_v)
+                s2 = rebase_1_b(old_p1, p1, s2)
+            r0 = fold_1(n_d, S1, p1, P1[0], n)
+            s2 = s2 + f8(r0)
+            np.dot(P1, V_tile, R1_all[:1])
+            add(s.reshape((1, n_v)), R1_all[:1])
+        p1 = finish(m, sink[b_sink[b]])
+        finish_b(s, p1, n_v)
+        s2 = finish_c(p1, s2)
+        finish_d(out0[b], s2, sink[b_sink[b]], m, s, n_v)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, b_sink, sink, n_d, n_l, n_v, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_K, K, b_V, V, b_sink, sink, n_d, n_l, n_v, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+def one_blas_thread():
+    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, user_api="blas")
+
+
+AXES = ('d', 'l', 'v')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(q, K, V, sink):
+    """attn_sink as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    q = spread(q, 'd')
+    K = spread(K, 'l d')
+    V = spread(V, 'l v')
+    sink = spread(sink, '')
+    lengths = {"d": q.shape[-3], "l": K.shape[-2], "v": V.shape[-1]}
+    t1 = reduced("sum", q * K, "d") / np.sqrt(lengths["d"])
+    t2 = np.maximum(reduced("max", t1, "l"), sink)
+    t3 = np.exp(t1 - t2)
+    return taken_out(reduced("sum", t3 * V, "l") / (reduced("sum", t3, "l") + np.exp(sink - t2)), 'v', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'q': 'normal', 'K': 'normal', 'V': 'normal', 'sink': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"d": 5, "v": 7, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"attn_sink, l = {length}", arrays, scalars))
+    return 0 if passed_over(attn_sink, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,724 @@
+"""attn_vsa_two_stage: one pass over l, 6 words of state per row, commutative merge.
+
+Coarse scores q·mean_b K_l pick 2 tiles; attention over the keys of those, and over the tile means.
+
+The operator
+    attn_vsa_two_stage(q[d], Kt[l, b, d], Vt[l, b, v]):
+        t1 = sqrt(size(d))
+        t2 = sum(q * (sum(Kt, b) / size(b)), d) / t1
+        t3 = index(l) == argtopk(t2, l, 2, name=t)
+        t4 = sum(q * sum(where(t3, Kt, 0), l), d) / t1
+        t5 = exp(t4 - max(max(t4, b), t))
+        t6 = exp(t2 - max(t2, l))
+        return sum(sum(t5 * sum(where(t3, Vt, 0), l), b), t) / sum(sum(t5, b), t), sum(t6 * (sum(Vt, b) / size(b)), l) / sum(t6, l)
+
+One more element (a prime marks the new value)
+    x    = (Σ_d (q[d]·Σ_b Kt[l,b,d])/N_b)/√(N_d)
+    pos' = best_positions(2, pos, l)
+    s1'  = Σ_t__1 (s1 if pos = pos' else 0) + (Kt[l,b,d] if l = pos' else 0)
+    s5'  = Σ_t__1 (s5 if pos = pos' else 0) + (Vt[l,b,v] if l = pos' else 0)
+    m'   = max(m, x)
+    s6'  = s6·exp(m − m') + exp(x − m')·Σ_b Vt[l,b,v]
+    s4'  = s4·exp(m − m') + exp(x − m')
+
+Two states a and b
+    pos' = best_positions(2, pos_a, pos_b)
+    s1'  = Σ_t__1 (s1_a if pos_a = pos' else 0) + Σ_t__1 (s1_b if pos_b = pos' else 0)
+    s5'  = Σ_t__1 (s5_a if pos_a = pos' else 0) + Σ_t__1 (s5_b if pos_b = pos' else 0)
+    m'   = max(m_a, m_b)
+    s6'  = s6_a·exp(m_a − m') + s6_b·exp(m_b − m')
+    s4'  = s4_a·exp(m_a − m') + s4_b·exp(m_b − m')
+
+Dangers
+    exp((Σ_d (q[d]·Σ_b Kt[l,b,d])/N_b)/√(N_d) − m) may overflow: nothing bounds its exponent
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+contract_absorbs_factor, sum_enters_contract, recentre_difference, reset_among, exp_of_sum
+Certificate: sha256 94824a6a000299fc9eff7006a4d249fd50b073aba009dfc90385f4c6d119e4b4
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python attn_vsa_two_stage_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"q": "d", "Kt": "l b d", "Vt": "l b v"}
+DTYPES = {"q": "float32", "Kt": "float32", "Vt": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def attn_vsa_two_stage(q, Kt, Vt, *, threads=None):
+    """attn_vsa_two_stage in one pass over l.
+
+    Takes float32 q[…, d], float32 Kt[…, l, b, d], float32 Vt[…, l, b, v]; gives float32 […, v], float32 […, v].
+    Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"q": q, "Kt": Kt, "Vt": Vt}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    lengths["t"] = places(2, "l", lengths["l"])
+    out0 = written(lengths, batch, "v", f4)
+    out1 = written(lengths, batch, "v", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["q"], INPUTS["q"], "d", batch),
+        *laid_out(arrays["Kt"], INPUTS["Kt"], "l b d", batch),
+        *laid_out(arrays["Vt"], INPUTS["Vt"], "l b v", batch),
+        lengths["d"], lengths["l"], lengths["b"], lengths["v"], lengths["t"], out0, out1)
+    return (given_back(out0, batch, "v", "v"), given_back(out1, batch, "v", "v"))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp8(x):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
+    x = -746.0 if x < -746.0 else x
+    x = 710.0 if x > 710.0 else x
+    near = x * 1.4426950408889634 + 6755399441055744.0
+    n = near - 6755399441055744.0
+    r = x - n * 0.6931471803691238
+    r = r - n * 1.9082149292705877e-10
+    p = 1.6059043836821613e-10
+    p = p * r + 2.08767569878681e-09
+    p = p * r + 2.505210838544172e-08
+    p = p * r + 2.755731922398589e-07
+    p = p * r + 2.7557319223985893e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 0.0001984126984126984
+    p = p * r + 0.001388888888888889
+    p = p * r + 0.008333333333333333
+    p = p * r + 0.041666666666666664
+    p = p * r + 0.16666666666666666
+    p = p * r + 0.5
+    p = p * r * r + r + 1.0
+    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    half = i8(k >> i8(1))
+    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(**PART)
+def insert(best, at, value, position):
+    """Put a value among the k best so far, largest first."""
+    place = best.shape[0] - 1
+    if comes_first(value, best[place], at[place]):
+        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+            best[place], at[place] = best[place - 1], at[place - 1]
+            place -= 1
+        best[place], at[place] = value, position
+
+
+@njit(**LOOP)
+def make_S1(S1, q, n_b, Kt, n_d, n):
+    wide_vectors()
+    t2 = 1.0 / f8(n_b)
+    for i_l in range(n):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t3 = 0.0
+            for i_b in range(n_b):
+                t3 = t3 + f8(Kt[i_l, i_b, i_d])
+            t4 = t3 * t2
+            t5 = f8(q[i_d]) * t4
+            t1 = t1 + t5
+        S1[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def make_S2(S2, Vt, n_b, n_v, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_v in range(n_v):
+            t1 = 0.0
+            for i_b in range(n_b):
+                t1 = t1 + f8(Vt[i_l, i_b, i_v])
+            S2[i_l, i_v] = f4(t1)
+
+
+@njit(**PART)
+def keep(pos, s1, s5, old_pos, old_s1, old_s5):
+    for at0 in range(pos.shape[0]):
+        old_pos[at0] = pos[at0]
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            for at2 in range(s1.shape[2]):
+                old_s1[at0, at1, at2] = s1[at0, at1, at2]
+    for at0 in range(s5.shape[0]):
+        for at1 in range(s5.shape[1]):
+            for at2 in range(s5.shape[2]):
+                old_s5[at0, at1, at2] = s5[at0, at1, at2]
+
+
+@njit(**LOOP)
+def fold_0(n_d, S1, n):
+    wide_vectors()
+    m = f4(-inf)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    for i_l in range(n):
+        t3 = S1[i_l] * f4(t2)
+        m = larger(m, t3)
+    return m
+
+
+@njit(**LOOP)
+def best_pos(pos_value, pos, n_d, S1, start, n):
+    wide_vectors()
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    for i0 in range(0, n, 64):
+        nb = min(64, n - i0)
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t3 = S1[i_l] * f4(t2)
+            r0 = larger(r0, t3)
+        if pos[-1] < 0 or not r0 <= pos_value[-1]:
+            for i in range(nb):
+                i_l = i0 + i
+                t3 = S1[i_l] * f4(t2)
+                insert(pos_value, pos, f8(t3), (start + i_l))
+
+
+@njit(**PART)
+def rebase_1(s1, old_pos, pos, old_s1, n_t__1, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4):
+    for i_t in range(n_t):
+        for i_b in range(n_b):
+            for i_d in range(n_d):
+                t1 = 0.0
+                for i_t__1 in range(n_t__1):
+                    t2 = old_pos[i_t__1] == pos[i_t]
+                    t3 = old_s1[i_t__1, i_b, i_d] if t2 else f8(0)
+                    t1 = t1 + t3
+                s1[i_t, i_b, i_d] = t1
+    for i_t in range(n_t):
+        for i_b in range(n_b):
+            for i_v in range(n_v):
+                t4 = 0.0
+                for i_t__1 in range(n_t__1):
+                    t5 = old_pos[i_t__1] == pos[i_t]
+                    t6 = old_s5[i_t__1, i_b, i_v] if t5 else f8(0)
+                    t4 = t4 + t6
+                s5[i_t, i_b, i_v] = t4
+    t7 = old_m if np.isfinite(old_m) else 0.0
+    t8 = m if np.isfinite(m) else 0.0
+    t9 = t7 - t8
+    t10 = math.exp(t9)
+    for i_v in range(n_v):
+        t11 = 0.0 if s6[i_v] == 0.0 else t10 * s6[i_v]
+        s6[i_v] = t11
+    t12 = 0.0 if s4 == 0.0 else t10 * s4
+    s4 = t12
+    return s4
+
+
+@njit(**LOOP)
+def fold_1a(start, pos, Kt, s1, n_d, n_b, n_t, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_t in range(n_t):
+            t1 = (start + i_l) == pos[i_t]
+            for i_b in range(n_b):
+                for i_d in range(n_d):
+                    t2 = f8(Kt[i_l, i_b, i_d]) if t1 else f8(0)
+                    s1[i_t, i_b, i_d] = s1[i_t, i_b, i_d] + t2
+
+
+@njit(**LOOP)
+def fold_1b(start, pos, Vt, s5, n_v, n_b, n_t, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_t in range(n_t):
+            t1 = (start + i_l) == pos[i_t]
+            for i_b in range(n_b):
+                for i_v in range(n_v):
+                    t2 = f8(Vt[i_l, i_b, i_v]) if t1 else f8(0)
+                    s5[i_t, i_b, i_v] = s5[i_t, i_b, i_v] + t2
+
+
+@njit(**LOOP)
+def fold_1c(n_d, S1, m, S2, s6, n_v, n):
+    wide_vectors()
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    t4 = m if np.isfinite(m) else 0.0
+    for i_l in range(n):
+        t3 = f4(t2) * S1[i_l]
+        t5 = t3 - f4(t4)
+        t6 = exp4(t5)
+        for i_v in range(n_v):
+            t7 = t6 * S2[i_l, i_v]
+            s6[i_v] = s6[i_v] + f8(t7)
+
+
+@njit(**LOOP)
+def fold_1d(n_d, S1, m, n):
+    wide_vectors()
+    s4 = f4(0.0)
+    t1 = np.sqrt(f8(n_d))
+    t2 = 1.0 / t1
+    t4 = m if np.isfinite(m) else 0.0
+    for i_l in range(n):
+        t3 = f4(t2) * S1[i_l]
+        t5 = t3 - f4(t4)
+        t6 = exp4(t5)
+        s4 = s4 + t6
+    return s4
+
+
+@njit(**PART)
+def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s3, out1):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = pos[i_t__1] == pos[i_t]
+            t3 = 1.0 if t2 else f8(0)
+            t1 = t1 + t3
+        t4 = t1 != t1
+        for i_b in range(n_b):
+            for i_d in range(n_d):
+                t5 = nan if t4 else s1[i_t, i_b, i_d]
+                s1[i_t, i_b, i_d] = t5
+    for i_t in range(n_t):
+        t6 = 0.0
+        for i_t__1 in range(n_t__1):
+            t7 = pos[i_t__1] == pos[i_t]
+            t8 = 1.0 if t7 else f8(0)
+            t6 = t6 + t8
+        t9 = t6 != t6
+        for i_b in range(n_b):
+            for i_v in range(n_v):
+                t10 = nan if t9 else s5[i_t, i_b, i_v]
+                s5[i_t, i_b, i_v] = t10
+    t11 = m
+    t12 = t11 - t11
+    t13 = math.exp(t12)
+    t14 = t13 * 1.0
+    t15 = t14 != t14
+    t16 = m - m
+    t17 = t16 == 0.0
+    t18 = m if t17 else f8(0)
+    t19 = t18 - m
+    t20 = math.exp(t19)
+    for i_v in range(n_v):
+        t21 = t20 * s6[i_v]
+        t22 = t21 if t15 else s6[i_v]
+        s6[i_v] = t22
+    t23 = t20 * s4
+    t24 = t23 if t15 else s4
+    s4 = t24
+    for i_t in range(n_t):
+        for i_b in range(n_b):
+            for i_d in range(n_d):
+                t25 = 0.0
+                for i_t__1 in range(n_t__1):
+                    t26 = pos[i_t__1] == pos[i_t]
+                    t27 = s1[i_t__1, i_b, i_d] if t26 else f8(0)
+                    t25 = t25 + t27
+                s[i_t, i_b, i_d] = t25
+    for i_t in range(n_t):
+        for i_b in range(n_b):
+            for i_v in range(n_v):
+                t28 = 0.0
+                for i_t__1 in range(n_t__1):
+                    t29 = pos[i_t__1] == pos[i_t]
+                    t30 = s5[i_t__1, i_b, i_v] if t29 else f8(0)
+                    t28 = t28 + t30
+                s2[i_t, i_b, i_v] = t28
+    t35 = np.sqrt(f8(n_d))
+    t37 = (-inf)
+    for i_t in range(n_t):
+        t38 = (-inf)
+        for i_b in range(n_b):
+            t39 = 0.0
+            for i_d in range(n_d):
+                t40 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t39 = t39 + t40
+            t41 = t39 / t35
+            t38 = larger(t38, t41)
+        t37 = larger(t37, t38)
+    t45 = 0.0
+    for i_t in range(n_t):
+        t46 = 0.0
+        for i_b in range(n_b):
+            t47 = 0.0
+            for i_d in range(n_d):
+                t48 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t47 = t47 + t48
+            t49 = t47 / t35
+            t50 = t49 - t37
+            t51 = exp8(t50)
+            t46 = t46 + t51
+        t45 = t45 + t46
+    for i_v in range(n_v):
+        t31 = 0.0
+        for i_t in range(n_t):
+            t32 = 0.0
+            for i_b in range(n_b):
+                t33 = 0.0
+                for i_d in range(n_d):
+                    t34 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                    t33 = t33 + t34
+                t36 = t33 / t35
+                t42 = t36 - t37
+                t43 = exp8(t42)
+                t44 = t43 * s2[i_t, i_b, i_v]
+                t32 = t32 + t44
+            t31 = t31 + t32
+        t52 = t31 / t45
+        out0[i_v] = f4(t52)
+    t53 = 1.0 / f8(n_b)
+    for i_v in range(n_v):
+        t54 = t53 * s6[i_v]
+        s3[i_v] = t54
+    for i_v in range(n_v):
+        t55 = s3[i_v] / s4
+        out1[i_v] = f4(t55)
+    return s4
+
+
+@njit(**PART)
+def empty_state(pos, pos_value, s1, s5, s6, s, s2, s3):
+    for at0 in range(pos.shape[0]):
+        pos[at0] = -1
+    for at0 in range(pos_value.shape[0]):
+        pos_value[at0] = -inf
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            for at2 in range(s1.shape[2]):
+                s1[at0, at1, at2] = 0.0
+    for at0 in range(s5.shape[0]):
+        for at1 in range(s5.shape[1]):
+            for at2 in range(s5.shape[2]):
+                s5[at0, at1, at2] = 0.0
+    for at0 in range(s6.shape[0]):
+        s6[at0] = 0.0
+    for at0 in range(s.shape[0]):
+        for at1 in range(s.shape[1]):
+            for at2 in range(s.shape[2]):
+                s[at0, at1, at2] = 0
+    for at0 in range(s2.shape[0]):
+        for at1 in range(s2.shape[1]):
+            for at2 in range(s2.shape[2]):
+                s2[at0, at1, at2] = 0
+    for at0 in range(s3.shape[0]):
+        s3[at0] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1):
+    wide_vectors()
+    pos = np.empty((n_t,), i8)
+    pos_value = np.empty((n_t,), f8)
+    s1 = np.empty((n_t, n_b, n_d,), f8)
+    s5 = np.empty((n_t, n_b, n_v,), f8)
+    s6 = np.empty((n_v,), f8)
+    s = np.empty((n_t, n_b, n_d,), f8)
+    s2 = np.empty((n_t, n_b, n_v,), f8)
+    s3 = np.empty((n_v,), f8)
+    old_pos = np.empty((n_t,), i8)
+    old_s1 = np.empty((n_t, n_b, n_d,), f8)
+    old_s5 = np.empty((n_t, n_b, n_v,), f8)
+    S1_all = np.empty(tile, f4)
+    S2_all = np.empty(tile * n_v, f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        m = f8((-inf))
+        s4 = f8(0.0)
+        empty_state(pos, pos_value, s1, s5, s6, s, s2, s3)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            Kt_tile = Kt[b_Kt[b], t0:t0 + n]
+            Vt_tile = Vt[b_Vt[b], t0:t0 + n]
+            S1 = S1_all[:n].reshape((n,))
+            S2 = S2_all[:n * n_v].reshape((n, n_v,))
+            make_S1(S1, q[b_q[b]], n_b, Kt_tile, n_d, n)
+            make_S2(S2, Vt_tile, n_b, n_v, n)
+            old_m = m
+            keep(pos, s1, s5, old_pos, old_s1, old_s5)
+            r0 = fold_0(n_d, S1, n)
+            m = larger(m, f8(r0))
+            best_pos(pos_value, pos, n_d, S1, t0, n)
+            ahead(Kt_tile, Kt_tile.size)
+            ahead(Vt_tile, Vt_tile.size)
+            if t0 > begin:
+                s4 = rebase_1(s1, old_pos, pos, old_s1, n_t, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4)
+            fold_1a(t0, pos, Kt_tile, s1, n_d, n_b, n_t, n)
+            fold_1b(t0, pos, Vt_tile, s5, n_v, n_b, n_t, n)
+            fold_1c(n_d, S1, m, S2, s6, n_v, n)
+            r0 = fold_1d(n_d, S1, m, n)
+            s4 = s4 + f8(r0)
+        s4 = finish(s1, pos, n_t, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0[b], q[b_q[b]], s3, out1[b])
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def places(number, axis, length):
+    """A top-k number that there are enough elements for."""
+    if int(number) != number or not 1 <= number <= length:
+        raise ValueError(f"{number} of the {length} elements of axis {axis} cannot be chosen: give a whole number from 1 to {length}")
+    return int(number)
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('d', 'l', 'b', 'v', 't')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def largest(body, axis, k, out, where=None):
+    """The positions of the k largest elements along an axis, as an axis `out`; of equals the first comes first."""
+    order = np.argsort(-body if where is None else np.where(where, -body, np.inf), axis=along(axis), kind="stable")
+    return np.swapaxes(np.take(order, range(k), along(axis)), along(axis), along(out))
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(q, Kt, Vt):
+    """attn_vsa_two_stage as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    q = spread(q, 'd')
+    Kt = spread(Kt, 'l b d')
+    Vt = spread(Vt, 'l b v')
+    lengths = {"d": q.shape[-5], "l": Kt.shape[-4], "b": Kt.shape[-3], "v": Vt.shape[-2], "t": 2}
+    t1 = np.sqrt(lengths["d"])
+    t2 = reduced("sum", q * (reduced("sum", Kt, "b") / lengths["b"]), "d") / t1
+    t3 = positions("l", lengths["l"]) == largest(t2, "l", 2, "t")
+    t4 = reduced("sum", q * reduced("sum", np.where(t3, Kt, 0), "l"), "d") / t1
+    t5 = np.exp(t4 - reduced("max", reduced("max", t4, "b"), "t"))
+    t6 = np.exp(t2 - reduced("max", t2, "l"))
+    return (taken_out(reduced("sum", reduced("sum", t5 * reduced("sum", np.where(t3, Vt, 0), "l"), "b"), "t") / reduced("sum", reduced("sum", t5, "b"), "t"), 'v', lengths), taken_out(reduced("sum", t6 * (reduced("sum", Vt, "b") / lengths["b"]), "l") / reduced("sum", t6, "l"), 'v', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'q': 'normal', 'Kt': 'normal', 'Vt': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"d": 6, "b": 8, "v": 9, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"attn_vsa_two_stage, l = {length}", arrays, scalars))
+    return 0 if passed_over(attn_vsa_two_stage, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

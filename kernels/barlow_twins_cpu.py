@@ -1,0 +1,563 @@
+"""barlow_twins: one pass over l, 6 words of state per row, commutative merge.
+
+X_ij = mean â_li ĉ_lj of standardised views; y = Σ_i (X_ii − 1)² + 0.005 Σ_{i≠j} X_ij².
+
+The operator
+    barlow_twins(A[l, i], C[l, j]):
+        t1 = A - sum(A, l) / size(l)
+        t2 = C - sum(C, l) / size(l)
+        t3 = sum(t1 / sqrt(sum(t1 ** 2, l) / size(l)) * (t2 / sqrt(sum(t2 ** 2, l) / size(l))), l) / size(l)
+        return sum(sum(where(index(i) == index(j), (t3 - 1.0) ** 2, 0.005 * t3 ** 2), j), i)
+
+One more element (a prime marks the new value)
+    s'  = s + A[l,i]
+    N'  = N + 1
+    p1' = s'/N'
+    δ1  = p1 − p1'
+    s2' = s2 + δ1²·N + (A[l,i] − p1')²
+    s3' = s3 + C[l,j]
+    p2' = s3'/N'
+    δ2  = p2 − p2'
+    s4' = s4 + δ2²·N + (C[l,j] − p2')²
+    s1' = s1 + δ1·δ2·N + (A[l,i] − p1')·(C[l,j] − p2')
+
+Two states a and b
+    s'   = s_a + s_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p1_b = s_b/N_b
+    p1'  = s'/N'
+    δ1_a = p1_a − p1'
+    δ1_b = p1_b − p1'
+    s2'  = s2_a + δ1_a²·N_a + s2_b + δ1_b²·N_b
+    s3'  = s3_a + s3_b
+    p2_a = s3_a/N_a
+    p2_b = s3_b/N_b
+    p2'  = s3'/N'
+    δ2_a = p2_a − p2'
+    δ2_b = p2_b − p2'
+    s4'  = s4_a + δ2_a²·N_a + s4_b + δ2_b²·N_b
+    s1'  = s1_a + δ1_a·δ2_a·N_a + s1_b + δ1_b·δ2_b·N_b
+
+Dangers
+    p3 divides and may be 0: the result is then what IEEE division gives
+    p4 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 ab7eef29c1316387236a8ebe346456cab32cfdfff6f7b6e0f68c9cc3fd4d456b
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba.  `python barlow_twins_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"A": "l i", "C": "l j"}
+DTYPES = {"A": "float32", "C": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def barlow_twins(A, C, *, threads=None):
+    """barlow_twins in one pass over l.
+
+    Takes float32 A[…, l, i], float32 C[…, l, j]; gives float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"A": A, "C": C}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["A"], INPUTS["A"], "l i", batch),
+        *laid_out(arrays["C"], INPUTS["C"], "l j", batch),
+        lengths["l"], lengths["i"], lengths["j"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART)
+def keep(p1, p2, old_p1, old_p2):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(p2.shape[0]):
+        old_p2[at0] = p2[at0]
+
+
+@njit(**LOOP)
+def fold_0a(A, s, n_i, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_i in range(n_i):
+            s[i_i] = s[i_i] + f8(A[i_l, i_i])
+
+
+@njit(**LOOP)
+def fold_0b(C, s3, n_j, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_j in range(n_j):
+            s3[i_j] = s3[i_j] + f8(C[i_l, i_j])
+
+
+@njit(**PART)
+def value_1(p1, s, N, n_i, p2, s3, n_j):
+    for i_i in range(n_i):
+        t1 = s[i_i] / f8(N)
+        p1[i_i] = t1
+    for i_j in range(n_j):
+        t2 = s3[i_j] / f8(N)
+        p2[i_j] = t2
+
+
+@njit(**PART)
+def rebase_1(s2, old_p1, p1, old_N, n_i, s4, old_p2, p2, n_j, s1):
+    for i_i in range(n_i):
+        t1 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
+        t2 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t3 = t1 - t2
+        t4 = t3 * t3
+        t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+        t6 = s2[i_i] + t5
+        s2[i_i] = t6
+    for i_j in range(n_j):
+        t7 = old_p2[i_j] if np.isfinite(old_p2[i_j]) else 0.0
+        t8 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+        t9 = t7 - t8
+        t10 = t9 * t9
+        t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+        t12 = s4[i_j] + t11
+        s4[i_j] = t12
+    for i_i in range(n_i):
+        t13 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
+        t14 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t15 = t13 - t14
+        for i_j in range(n_j):
+            t16 = old_p2[i_j] if np.isfinite(old_p2[i_j]) else 0.0
+            t17 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+            t18 = t16 - t17
+            t19 = t15 * t18
+            t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+            t21 = s1[i_i, i_j] + t20
+            s1[i_i, i_j] = t21
+
+
+@njit(**LOOP)
+def fold_1a(A, p1, s2, n_i, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_i in range(n_i):
+            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t2 = f8(A[i_l, i_i]) - t1
+            t3 = t2 * t2
+            s2[i_i] = s2[i_i] + t3
+
+
+@njit(**LOOP)
+def fold_1b(C, p2, s4, n_j, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_j in range(n_j):
+            t1 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+            t2 = f8(C[i_l, i_j]) - t1
+            t3 = t2 * t2
+            s4[i_j] = s4[i_j] + t3
+
+
+@njit(**LOOP)
+def fold_1c(A, p1, C, p2, s1, n_j, n_i, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_i in range(n_i):
+            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t2 = f8(A[i_l, i_i]) - t1
+            for i_j in range(n_j):
+                t3 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+                t4 = f8(C[i_l, i_j]) - t3
+                t5 = t2 * t4
+                s1[i_i, i_j] = s1[i_i, i_j] + t5
+
+
+@njit(**PART)
+def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
+    for i_i in range(n_i):
+        t1 = s[i_i] / f8(N)
+        p1[i_i] = t1
+    for i_i in range(n_i):
+        t2 = p1[i_i]
+        t3 = t2 - t2
+        t4 = t3 * t3
+        t5 = t4 * 1.0
+        t6 = 1.0 + t5
+        t7 = t6 != t6
+        t8 = s2[i_i] - s2[i_i]
+        t9 = t8 == 0.0
+        t10 = p1[i_i] - p1[i_i]
+        t11 = t10 == 0.0
+        t12 = p1[i_i] if t11 else f8(0)
+        t13 = t12 - p1[i_i]
+        t14 = t13 * t13
+        t15 = t14 * f8(N)
+        t16 = s2[i_i] + t15
+        t17 = t16 if t9 else nan
+        t18 = t17 if t7 else s2[i_i]
+        s2[i_i] = t18
+    for i_j in range(n_j):
+        t19 = s3[i_j] / f8(N)
+        p2[i_j] = t19
+    for i_j in range(n_j):
+        t20 = p2[i_j]
+        t21 = t20 - t20
+        t22 = t21 * t21
+        t23 = t22 * 1.0
+        t24 = 1.0 + t23
+        t25 = t24 != t24
+        t26 = s4[i_j] - s4[i_j]
+        t27 = t26 == 0.0
+        t28 = p2[i_j] - p2[i_j]
+        t29 = t28 == 0.0
+        t30 = p2[i_j] if t29 else f8(0)
+        t31 = t30 - p2[i_j]
+        t32 = t31 * t31
+        t33 = t32 * f8(N)
+        t34 = s4[i_j] + t33
+        t35 = t34 if t27 else nan
+        t36 = t35 if t25 else s4[i_j]
+        s4[i_j] = t36
+    for i_i in range(n_i):
+        t37 = p1[i_i]
+        t38 = t37 - t37
+        t47 = p1[i_i] - p1[i_i]
+        t48 = t47 == 0.0
+        t49 = p1[i_i] if t48 else f8(0)
+        t50 = t49 - p1[i_i]
+        for i_j in range(n_j):
+            t39 = p2[i_j]
+            t40 = t39 - t39
+            t41 = t38 * t40
+            t42 = t41 * 1.0
+            t43 = 1.0 + t42
+            t44 = t43 != t43
+            t45 = s1[i_i, i_j] - s1[i_i, i_j]
+            t46 = t45 == 0.0
+            t51 = p2[i_j] - p2[i_j]
+            t52 = t51 == 0.0
+            t53 = p2[i_j] if t52 else f8(0)
+            t54 = t53 - p2[i_j]
+            t55 = t50 * t54
+            t56 = t55 * f8(N)
+            t57 = s1[i_i, i_j] + t56
+            t58 = t57 if t46 else nan
+            t59 = t58 if t44 else s1[i_i, i_j]
+            s1[i_i, i_j] = t59
+    for i_i in range(n_i):
+        t60 = s2[i_i] / f8(N)
+        t61 = np.sqrt(t60)
+        p3[i_i] = t61
+    for i_j in range(n_j):
+        t62 = s4[i_j] / f8(N)
+        t63 = np.sqrt(t62)
+        p4[i_j] = t63
+    for i_i in range(n_i):
+        t64 = 1.0 / p3[i_i]
+        for i_j in range(n_j):
+            t65 = 1.0 / p4[i_j]
+            t66 = t64 * t65
+            t67 = t66 * s1[i_i, i_j]
+            s5[i_i, i_j] = t67
+    t68 = 0.0
+    for i_i in range(n_i):
+        t69 = 0.0
+        for i_j in range(n_j):
+            t70 = i_i == i_j
+            t71 = s5[i_i, i_j] / f8(n_l)
+            t72 = t71 - 1.0
+            t73 = t72 * t72
+            t74 = t71 * t71
+            t75 = 0.005 * t74
+            t76 = t73 if t70 else t75
+            t69 = t69 + t76
+        t68 = t68 + t69
+    out0 = f4(t68)
+    return out0
+
+
+@njit(**PART)
+def empty_state(s, s3, s2, s4, s1, p1, p2, p3, p4, s5):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s3.shape[0]):
+        s3[at0] = 0.0
+    for at0 in range(s2.shape[0]):
+        s2[at0] = 0.0
+    for at0 in range(s4.shape[0]):
+        s4[at0] = 0.0
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            s1[at0, at1] = 0.0
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+    for at0 in range(p2.shape[0]):
+        p2[at0] = 0
+    for at0 in range(p3.shape[0]):
+        p3[at0] = 0
+    for at0 in range(p4.shape[0]):
+        p4[at0] = 0
+    for at0 in range(s5.shape[0]):
+        for at1 in range(s5.shape[1]):
+            s5[at0, at1] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
+    wide_vectors()
+    s = np.empty((n_i,), f8)
+    s3 = np.empty((n_j,), f8)
+    s2 = np.empty((n_i,), f8)
+    s4 = np.empty((n_j,), f8)
+    s1 = np.empty((n_i, n_j,), f8)
+    p1 = np.empty((n_i,), f8)
+    p2 = np.empty((n_j,), f8)
+    p3 = np.empty((n_i,), f8)
+    p4 = np.empty((n_j,), f8)
+    s5 = np.empty((n_i, n_j,), f8)
+    old_p1 = np.empty((n_i,), f8)
+    old_p2 = np.empty((n_j,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        N = i8(0)
+        empty_state(s, s3, s2, s4, s1, p1, p2, p3, p4, s5)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            A_tile = A[b_A[b], t0:t0 + n]
+            C_tile = C[b_C[b], t0:t0 + n]
+            old_N = N
+            keep(p1, p2, old_p1, old_p2)
+            N += 1 * n
+            fold_0a(A_tile, s, n_i, n)
+            fold_0b(C_tile, s3, n_j, n)
+            ahead(A_tile, A_tile.size)
+            ahead(C_tile, C_tile.size)
+            value_1(p1, s, N, n_i, p2, s3, n_j)
+            if t0 > begin:
+                rebase_1(s2, old_p1, p1, old_N, n_i, s4, old_p2, p2, n_j, s1)
+            fold_1a(A_tile, p1, s2, n_i, n)
+            fold_1b(C_tile, p2, s4, n_j, n)
+            fold_1c(A_tile, p1, C_tile, p2, s1, n_j, n_i, n)
+        out0[b] = finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'i', 'j')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(A, C):
+    """barlow_twins as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    A = spread(A, 'l i')
+    C = spread(C, 'l j')
+    lengths = {"l": A.shape[-3], "i": A.shape[-2], "j": C.shape[-1]}
+    t1 = A - reduced("sum", A, "l") / lengths["l"]
+    t2 = C - reduced("sum", C, "l") / lengths["l"]
+    t3 = reduced("sum", t1 / np.sqrt(reduced("sum", t1 ** 2, "l") / lengths["l"]) * (t2 / np.sqrt(reduced("sum", t2 ** 2, "l") / lengths["l"])), "l") / lengths["l"]
+    return taken_out(reduced("sum", reduced("sum", np.where(positions("i", lengths["i"]) == positions("j", lengths["j"]), (t3 - 1.0) ** 2, 0.005 * t3 ** 2), "j"), "i"), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'A': 'normal', 'C': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"i": 4, "j": 6, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"barlow_twins, l = {length}", arrays, scalars))
+    return 0 if passed_over(barlow_twins, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

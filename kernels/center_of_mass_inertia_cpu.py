@@ -1,0 +1,554 @@
+"""center_of_mass_inertia: one pass over l, 4 words of state per row, commutative merge.
+
+Centre R, the tensor Σ m (|d|²·1 − d dᵀ) with d = r − R applied to the columns of a basis, and Σ m |d|².
+
+The operator
+    center_of_mass_inertia(m[l], r[l, c], basis[c, u]):
+        t1 = sum(m * r, l) / sum(m, l)
+        t2 = r - t1
+        d1 = sum(t2 * t2, c)
+        return t1, sum(m * (d1 * basis - t2 * sum(t2 * basis, c)), l), sum(m * d1, l)
+
+One more element (a prime marks the new value)
+    s'  = s + m[l]·r[l,c]
+    s2' = s2 + m[l]
+    p1' = s'/s2'
+    δ1  = p1 − p1'
+    s4' = s4 + Σ_c 2·δ1·(0 if p1 = p1 else s) + Σ_c δ1²·s2 + Σ_c m[l]·(r[l,c] − p1')²
+    δ2  = p1 − p1'
+    s1' = s1 + δ2·(0 if p1 = p1 else s) + δ1·δ2·s2 + δ1·(0 if p1 = p1 else s) + m[l]·(r[l,c] − p1')·(r[l,c__1] − p1')
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    p1_a = s_a/s2_a
+    p1_b = s_b/s2_b
+    p1'  = s'/s2'
+    δ1_a = p1_a − p1'
+    δ1_b = p1_b − p1'
+    s4'  = s4_a + Σ_c 2·δ1_a·(0 if p1_a = p1_a else s_a) + Σ_c δ1_a²·s2_a + s4_b + Σ_c 2·δ1_b·(0 if p1_b = p1_b else s_b) + Σ_c δ1_b²·s2_b
+    δ2_a = p1_a − p1'
+    δ2_b = p1_b − p1'
+    s1'  = s1_a + δ2_a·(0 if p1_a = p1_a else s_a) + δ1_a·δ2_a·s2_a + δ1_a·(0 if p1_a = p1_a else s_a) + s1_b + δ2_b·(0 if p1_b = p1_b else s_b) + δ1_b·δ2_b·s2_b + δ1_b·(0 if p1_b = p1_b else s_b)
+
+Dangers
+    s2 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
+Certificate: sha256 c05fc3aa2e8535abb8e3d7056a9c0f9b33a2364004f2bfb898b5e8e5e35ce5d9
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba.  `python center_of_mass_inertia_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"m": "l", "r": "l c", "basis": "c u"}
+DTYPES = {"m": "float32", "r": "float32", "basis": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def center_of_mass_inertia(m, r, basis, *, threads=None):
+    """center_of_mass_inertia in one pass over l.
+
+    Takes float32 m[…, l], float32 r[…, l, c], float32 basis[…, c, u]; gives float32 […, c], float32 […, c, u],
+    float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"m": m, "r": r, "basis": basis}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "c", f4)
+    out1 = written(lengths, batch, "c u", f4)
+    out2 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["m"], INPUTS["m"], "l", batch),
+        *laid_out(arrays["r"], INPUTS["r"], "l c", batch),
+        *laid_out(arrays["basis"], INPUTS["basis"], "c u", batch),
+        lengths["l"], lengths["c"], lengths["u"], out0, out1, out2)
+    return (given_back(out0, batch, "c", "c"), given_back(out1, batch, "c u", "c u"), given_back(out2, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART)
+def keep(p1, s, old_p1, old_s):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s.shape[0]):
+        old_s[at0] = s[at0]
+
+
+@njit(**LOOP)
+def fold_0a(m, r, s, n_c, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_c in range(n_c):
+            t1 = f8(m[i_l]) * f8(r[i_l, i_c])
+            s[i_c] = s[i_c] + t1
+
+
+@njit(**LOOP)
+def fold_0b(m, n):
+    wide_vectors()
+    s2 = 0.0
+    for i_l in range(n):
+        s2 = s2 + f8(m[i_l])
+    return s2
+
+
+@njit(**PART)
+def value_1(p1, s, s2, n_c):
+    for i_c in range(n_c):
+        t1 = s[i_c] / s2
+        p1[i_c] = t1
+
+
+@njit(**PART)
+def rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c__1):
+    t1 = 0.0
+    for i_c in range(n_c):
+        t2 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t3 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t4 = t2 - t3
+        t5 = 2.0 * t4
+        t6 = old_p1[i_c] == t2
+        t7 = f8(0) if t6 else old_s[i_c]
+        t8 = 0.0 if t7 == 0.0 else t5 * t7
+        t1 = t1 + t8
+    t9 = s4 + t1
+    t10 = 0.0
+    for i_c in range(n_c):
+        t11 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t12 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t13 = t11 - t12
+        t14 = t13 * t13
+        t15 = 0.0 if old_s2 == 0.0 else t14 * old_s2
+        t10 = t10 + t15
+    t16 = t9 + t10
+    s4 = t16
+    for i_c in range(n_c):
+        t20 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t21 = old_p1[i_c] == t20
+        t22 = f8(0) if t21 else old_s[i_c]
+        t25 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t26 = t20 - t25
+        for i_c__1 in range(n_c__1):
+            t17 = old_p1[i_c__1] if np.isfinite(old_p1[i_c__1]) else 0.0
+            t18 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+            t19 = t17 - t18
+            t23 = 0.0 if t22 == 0.0 else t19 * t22
+            t24 = s1[i_c, i_c__1] + t23
+            t27 = t26 * t19
+            t28 = 0.0 if old_s2 == 0.0 else t27 * old_s2
+            t29 = t24 + t28
+            t30 = old_p1[i_c__1] == t17
+            t31 = f8(0) if t30 else old_s[i_c__1]
+            t32 = 0.0 if t31 == 0.0 else t26 * t31
+            t33 = t29 + t32
+            s1[i_c, i_c__1] = t33
+    return s4
+
+
+@njit(**LOOP)
+def fold_1a(m, r, p1, n_c, n):
+    wide_vectors()
+    s4 = 0.0
+    for i_l in range(n):
+        t1 = 0.0
+        for i_c in range(n_c):
+            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t3 = f8(r[i_l, i_c]) - t2
+            t4 = f8(m[i_l]) * t3
+            t5 = t4 * t3
+            t1 = t1 + t5
+        s4 = s4 + t1
+    return s4
+
+
+@njit(**LOOP)
+def fold_1b(m, r, p1, s1, n_c__1, n_c, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_c in range(n_c):
+            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t2 = f8(r[i_l, i_c]) - t1
+            t3 = f8(m[i_l]) * t2
+            for i_c__1 in range(n_c__1):
+                t4 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+                t5 = f8(r[i_l, i_c__1]) - t4
+                t6 = t3 * t5
+                s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
+
+
+@njit(**PART)
+def finish(p1, s, s2, n_c, s4, s1, n_c__1, out0, s3, basis, n_u, out1):
+    for i_c in range(n_c):
+        t1 = s[i_c] / s2
+        p1[i_c] = t1
+    t2 = 0.0
+    for i_c in range(n_c):
+        t3 = p1[i_c]
+        t4 = t3 - t3
+        t5 = 2.0 * t4
+        t6 = p1[i_c] == t3
+        t7 = f8(0) if t6 else 1.0
+        t8 = t5 * t7
+        t2 = t2 + t8
+    t9 = 1.0 + t2
+    t10 = 0.0
+    for i_c in range(n_c):
+        t11 = p1[i_c]
+        t12 = t11 - t11
+        t13 = t12 * t12
+        t14 = t13 * 1.0
+        t10 = t10 + t14
+    t15 = t9 + t10
+    t16 = t15 != t15
+    t17 = s4 - s4
+    t18 = t17 == 0.0
+    t19 = 0.0
+    for i_c in range(n_c):
+        t20 = p1[i_c] - p1[i_c]
+        t21 = t20 == 0.0
+        t22 = p1[i_c] if t21 else f8(0)
+        t23 = t22 - p1[i_c]
+        t24 = 2.0 * t23
+        t25 = p1[i_c] == t22
+        t26 = f8(0) if t25 else s[i_c]
+        t27 = t24 * t26
+        t19 = t19 + t27
+    t28 = s4 + t19
+    t29 = 0.0
+    for i_c in range(n_c):
+        t30 = p1[i_c] - p1[i_c]
+        t31 = t30 == 0.0
+        t32 = p1[i_c] if t31 else f8(0)
+        t33 = t32 - p1[i_c]
+        t34 = t33 * t33
+        t35 = t34 * s2
+        t29 = t29 + t35
+    t36 = t28 + t29
+    t37 = t36 if t18 else nan
+    t38 = t37 if t16 else s4
+    s4 = t38
+    for i_c in range(n_c):
+        t41 = p1[i_c]
+        t42 = p1[i_c] == t41
+        t43 = f8(0) if t42 else 1.0
+        t46 = t41 - t41
+        t61 = p1[i_c] - p1[i_c]
+        t62 = t61 == 0.0
+        t63 = p1[i_c] if t62 else f8(0)
+        t64 = p1[i_c] == t63
+        t65 = f8(0) if t64 else s[i_c]
+        t68 = t63 - p1[i_c]
+        for i_c__1 in range(n_c__1):
+            t39 = p1[i_c__1]
+            t40 = t39 - t39
+            t44 = t40 * t43
+            t45 = 1.0 + t44
+            t47 = t46 * t40
+            t48 = t47 * 1.0
+            t49 = t45 + t48
+            t50 = p1[i_c__1] == t39
+            t51 = f8(0) if t50 else 1.0
+            t52 = t46 * t51
+            t53 = t49 + t52
+            t54 = t53 != t53
+            t55 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
+            t56 = t55 == 0.0
+            t57 = p1[i_c__1] - p1[i_c__1]
+            t58 = t57 == 0.0
+            t59 = p1[i_c__1] if t58 else f8(0)
+            t60 = t59 - p1[i_c__1]
+            t66 = t60 * t65
+            t67 = s1[i_c, i_c__1] + t66
+            t69 = t68 * t60
+            t70 = t69 * s2
+            t71 = t67 + t70
+            t72 = p1[i_c__1] == t59
+            t73 = f8(0) if t72 else s[i_c__1]
+            t74 = t68 * t73
+            t75 = t71 + t74
+            t76 = t75 if t56 else nan
+            t77 = t76 if t54 else s1[i_c, i_c__1]
+            s1[i_c, i_c__1] = t77
+    for i_c in range(n_c):
+        t78 = s[i_c] / s2
+        out0[i_c] = f4(t78)
+    for i_c in range(n_c):
+        for i_u in range(n_u):
+            t79 = f8(basis[i_c, i_u]) * s4
+            t80 = 0.0
+            for i_c__1 in range(n_c__1):
+                t81 = -f8(basis[i_c__1, i_u])
+                t82 = t81 * s1[i_c, i_c__1]
+                t80 = t80 + t82
+            t83 = t79 + t80
+            s3[i_c, i_u] = t83
+    for i_c in range(n_c):
+        for i_u in range(n_u):
+            out1[i_c, i_u] = f4(s3[i_c, i_u])
+    out2 = f4(s4)
+    return s4, out2
+
+
+@njit(**PART)
+def empty_state(s, s1, p1, s3):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            s1[at0, at1] = 0.0
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+    for at0 in range(s3.shape[0]):
+        for at1 in range(s3.shape[1]):
+            s3[at0, at1] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2):
+    wide_vectors()
+    s = np.empty((n_c,), f8)
+    s1 = np.empty((n_c, n_c,), f8)
+    p1 = np.empty((n_c,), f8)
+    s3 = np.empty((n_c, n_u,), f8)
+    old_p1 = np.empty((n_c,), f8)
+    old_s = np.empty((n_c,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s2 = f8(0.0)
+        s4 = f8(0.0)
+        empty_state(s, s1, p1, s3)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            m_tile = m[b_m[b], t0:t0 + n]
+            r_tile = r[b_r[b], t0:t0 + n]
+            old_s2 = s2
+            keep(p1, s, old_p1, old_s)
+            fold_0a(m_tile, r_tile, s, n_c, n)
+            r0 = fold_0b(m_tile, n)
+            s2 = s2 + r0
+            ahead(m_tile, m_tile.size)
+            ahead(r_tile, r_tile.size)
+            value_1(p1, s, s2, n_c)
+            if t0 > begin:
+                s4 = rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c)
+            r0 = fold_1a(m_tile, r_tile, p1, n_c, n)
+            s4 = s4 + r0
+            fold_1b(m_tile, r_tile, p1, s1, n_c, n_c, n)
+        s4, out2[b] = finish(p1, s, s2, n_c, s4, s1, n_c, out0[b], s3, basis[b_basis[b]], n_u, out1[b])
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'c', 'u')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(m, r, basis):
+    """center_of_mass_inertia as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    m = spread(m, 'l')
+    r = spread(r, 'l c')
+    basis = spread(basis, 'c u')
+    lengths = {"l": m.shape[-3], "c": r.shape[-2], "u": basis.shape[-1]}
+    t1 = reduced("sum", m * r, "l") / reduced("sum", m, "l")
+    t2 = r - t1
+    d1 = reduced("sum", t2 * t2, "c")
+    return (taken_out(t1, 'c', lengths), taken_out(reduced("sum", m * (d1 * basis - t2 * reduced("sum", t2 * basis, "c")), "l"), 'c u', lengths), taken_out(reduced("sum", m * d1, "l"), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'m': 'normal', 'r': 'normal', 'basis': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"c": 6, "u": 7, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"center_of_mass_inertia, l = {length}", arrays, scalars))
+    return 0 if passed_over(center_of_mass_inertia, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,387 @@
+"""dixon_q: one pass over l, 2 words of state per row, commutative merge.
+
+(x₍ₙ₎ − x₍ₙ₋₁₎)/(x₍ₙ₎ − x₍₁₎) and (x₍₂₎ − x₍₁₎)/(x₍ₙ₎ − x₍₁₎) from the two largest and two smallest.
+
+The operator
+    dixon_q(x[l]):
+        d1 = topk(x, l, 2, name=t)
+        d2 = max(d1, t)
+        t1 = -topk(-x, l, 2, name=t)
+        d3 = min(t1, t)
+        t2 = d2 - d3
+        return (d2 - min(d1, t)) / t2, (max(t1, t) - d3) / t2
+
+One more element (a prime marks the new value)
+    top'  = best_values(2, top, x[l])
+    top2' = best_values(2, top2, −x[l])
+
+Two states a and b
+    top'  = best_values(2, top_a, top_b)
+    top2' = best_values(2, top2_a, top2_b)
+
+Dangers
+    max_t top − min_t (−top2) divides and may be 0: the result is then what IEEE division gives
+
+Laws:
+Certificate: sha256 53e425d3480907821d1e82aafe8af2fcda4d3e42340916dd7139173274230000
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python dixon_q_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l"}
+DTYPES = {"x": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def dixon_q(x, *, threads=None):
+    """dixon_q in one pass over l.
+
+    Takes float32 x[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    lengths["t"] = places(2, "l", lengths["l"])
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        lengths["l"], lengths["t"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
+
+
+@njit(**PART)
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(**PART)
+def insert(best, at, value, position):
+    """Put a value among the k best so far, largest first."""
+    place = best.shape[0] - 1
+    if comes_first(value, best[place], at[place]):
+        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+            best[place], at[place] = best[place - 1], at[place - 1]
+            place -= 1
+        best[place], at[place] = value, position
+
+
+@njit(**LOOP)
+def best_top(top, top_at, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 64):
+        nb = min(64, n - i0)
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = larger(r0, x[i_l])
+        if top_at[-1] < 0 or not r0 <= top[-1]:
+            for i in range(nb):
+                i_l = i0 + i
+                insert(top, top_at, f8(x[i_l]), (start + i_l))
+
+
+@njit(**LOOP)
+def best_top2(top2, top2_at, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 64):
+        nb = min(64, n - i0)
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t1 = -x[i_l]
+            r0 = larger(r0, t1)
+        if top2_at[-1] < 0 or not r0 <= top2[-1]:
+            for i in range(nb):
+                i_l = i0 + i
+                t1 = -x[i_l]
+                insert(top2, top2_at, f8(t1), (start + i_l))
+
+
+@njit(**PART)
+def finish(top, n_t, top2):
+    t1 = (-inf)
+    for i_t in range(n_t):
+        t1 = larger(t1, top[i_t])
+    t2 = inf
+    for i_t in range(n_t):
+        t2 = smaller(t2, top[i_t])
+    t3 = t1 - t2
+    t4 = inf
+    for i_t in range(n_t):
+        t5 = -top2[i_t]
+        t4 = smaller(t4, t5)
+    t6 = t1 - t4
+    t7 = t3 / t6
+    out0 = f4(t7)
+    t8 = (-inf)
+    for i_t in range(n_t):
+        t9 = -top2[i_t]
+        t8 = larger(t8, t9)
+    t10 = t8 - t4
+    t11 = t10 / t6
+    out1 = f4(t11)
+    return out0, out1
+
+
+@njit(**PART)
+def empty_state(top, top_at, top2, top2_at):
+    for at0 in range(top.shape[0]):
+        top[at0] = (-inf)
+    for at0 in range(top_at.shape[0]):
+        top_at[at0] = -1
+    for at0 in range(top2.shape[0]):
+        top2[at0] = (-inf)
+    for at0 in range(top2_at.shape[0]):
+        top2_at[at0] = -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
+    wide_vectors()
+    top = np.empty((n_t,), f8)
+    top_at = np.empty((n_t,), i8)
+    top2 = np.empty((n_t,), f8)
+    top2_at = np.empty((n_t,), i8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        empty_state(top, top_at, top2, top2_at)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            best_top(top, top_at, x_tile, t0, n)
+            best_top2(top2, top2_at, x_tile, t0, n)
+        out0[b], out1[b] = finish(top, n_t, top2)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, n_l, n_t, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, n_t, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def places(number, axis, length):
+    """A top-k number that there are enough elements for."""
+    if int(number) != number or not 1 <= number <= length:
+        raise ValueError(f"{number} of the {length} elements of axis {axis} cannot be chosen: give a whole number from 1 to {length}")
+    return int(number)
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 't')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def largest(body, axis, k, out, where=None):
+    """The positions of the k largest elements along an axis, as an axis `out`; of equals the first comes first."""
+    order = np.argsort(-body if where is None else np.where(where, -body, np.inf), axis=along(axis), kind="stable")
+    return np.swapaxes(np.take(order, range(k), along(axis)), along(axis), along(out))
+
+
+def chosen(body, axis, at, out):
+    """The elements at positions that `largest` found."""
+    return np.swapaxes(np.take_along_axis(body, np.swapaxes(at, along(axis), along(out)), along(axis)), along(axis), along(out))
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x):
+    """dixon_q as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-2], "t": 2}
+    d1 = chosen(x, "l", largest(x, "l", 2, "t"), "t")
+    d2 = reduced("max", d1, "t")
+    t1 = -chosen(-x, "l", largest(-x, "l", 2, "t"), "t")
+    d3 = reduced("min", t1, "t")
+    t2 = d2 - d3
+    return (taken_out((d2 - reduced("min", d1, "t")) / t2, '', lengths), taken_out((reduced("max", t1, "t") - d3) / t2, '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"dixon_q, l = {length}", arrays, scalars))
+    return 0 if passed_over(dixon_q, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

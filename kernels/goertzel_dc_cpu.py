@@ -1,0 +1,394 @@
+"""goertzel_dc: one pass over l, 5 words of state per row, commutative merge.
+
+y = |Σ (x_l − μ) e^{−iωl}|² with ω = 0.4.
+
+The operator
+    goertzel_dc(x[l]):
+        t1 = x - sum(x, l) / size(l)
+        t2 = 0.4 * index(l)
+        return sum(t1 * cos(t2), l) ** 2 + sum(t1 * sin(t2), l) ** 2
+
+One more element (a prime marks the new value)
+    x1  = cos(0.4·l)
+    x2  = sin(0.4·l)
+    s'  = s + x[l]
+    p1' = s'/N_l
+    s2' = s2 + s1·(p1 − p1') + x1·(x[l] − p1')
+    s1' = s1 + x1
+    s3' = s3 + s4·(p1 − p1') + (x[l] − p1')·x2
+    s4' = s4 + x2
+
+Two states a and b
+    s'   = s_a + s_b
+    p1_a = s_a/N_l
+    p1_b = s_b/N_l
+    p1'  = s'/N_l
+    s2'  = s2_a + s1_a·(p1_a − p1') + s2_b + s1_b·(p1_b − p1')
+    s1'  = s1_a + s1_b
+    s3'  = s3_a + s4_a·(p1_a − p1') + s3_b + s4_b·(p1_b − p1')
+    s4'  = s4_a + s4_b
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, recentre_difference
+Certificate: sha256 47691da3f3a41b4384dcdacebf4121ae8d6ceff43787a911e6fa616eef76dfea
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba.  `python goertzel_dc_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l"}
+DTYPES = {"x": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def goertzel_dc(x, *, threads=None):
+    """goertzel_dc in one pass over l.
+
+    Takes float32 x[…, l]; gives float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        lengths["l"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def fold_0(x, start, n):
+    wide_vectors()
+    s = 0.0
+    s1 = 0.0
+    s4 = 0.0
+    for i_l in range(n):
+        s = s + f8(x[i_l])
+        t1 = 0.4 * f8((start + i_l))
+        t2 = np.cos(t1)
+        s1 = s1 + t2
+        t3 = np.sin(t1)
+        s4 = s4 + t3
+    return s, s1, s4
+
+
+@njit(**PART)
+def value_1(s, n_l):
+    t1 = s / f8(n_l)
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def rebase_1(s2, old_p1, p1, old_s1, s3, old_s4):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+    t5 = s2 + t4
+    s2 = t5
+    t6 = 0.0 if old_s4 == 0.0 else t3 * old_s4
+    t7 = s3 + t6
+    s3 = t7
+    return s2, s3
+
+
+@njit(**LOOP)
+def fold_1(start, x, p1, n):
+    wide_vectors()
+    s2 = 0.0
+    s3 = 0.0
+    t3 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t1 = 0.4 * f8((start + i_l))
+        t2 = np.cos(t1)
+        t4 = f8(x[i_l]) - t3
+        t5 = t2 * t4
+        s2 = s2 + t5
+        t6 = np.sin(t1)
+        t7 = t4 * t6
+        s3 = s3 + t7
+    return s2, s3
+
+
+@njit(**PART)
+def finish(s, n_l, p1, s2, s1, s3, s4):
+    t1 = s / f8(n_l)
+    p1 = t1
+    t2 = p1
+    t3 = t2 - t2
+    t4 = t3 * 1.0
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * s1
+    t14 = s2 + t13
+    t15 = t14 if t8 else nan
+    t16 = t15 if t6 else s2
+    s2 = t16
+    t17 = s3 - s3
+    t18 = t17 == 0.0
+    t19 = t12 * s4
+    t20 = s3 + t19
+    t21 = t20 if t18 else nan
+    t22 = t21 if t6 else s3
+    s3 = t22
+    t23 = s2 * s2
+    t24 = s3 * s3
+    t25 = t23 + t24
+    out0 = f4(t25)
+    return p1, s2, s3, out0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, n_l, out0):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s = f8(0.0)
+        s1 = f8(0.0)
+        s4 = f8(0.0)
+        s2 = f8(0.0)
+        s3 = f8(0.0)
+        p1 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            old_p1 = p1
+            old_s1 = s1
+            old_s4 = s4
+            r0, r1, r2 = fold_0(x_tile, t0, n)
+            s = s + r0
+            s1 = s1 + r1
+            s4 = s4 + r2
+            ahead(x_tile, x_tile.size)
+            p1 = value_1(s, seen)
+            if t0 > begin:
+                s2, s3 = rebase_1(s2, old_p1, p1, old_s1, s3, old_s4)
+            r0, r1 = fold_1(t0, x_tile, p1, n)
+            s2 = s2 + r0
+            s3 = s3 + r1
+        p1, s2, s3, out0[b] = finish(s, n_l, p1, s2, s1, s3, s4)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, n_l, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x):
+    """goertzel_dc as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = x - reduced("sum", x, "l") / lengths["l"]
+    t2 = 0.4 * positions("l", lengths["l"])
+    return taken_out(reduced("sum", t1 * np.cos(t2), "l") ** 2 + reduced("sum", t1 * np.sin(t2), "l") ** 2, '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"goertzel_dc, l = {length}", arrays, scalars))
+    return 0 if passed_over(goertzel_dc, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

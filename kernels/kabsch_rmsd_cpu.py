@@ -1,0 +1,717 @@
+"""kabsch_rmsd: one pass over l, 6 words of state per row, commutative merge.
+
+RMSD of two centred point sets of the plane after the best rotation, whose angle is atan2(Σ x×y, Σ x·y).
+
+The operator
+    kabsch_rmsd(X[l, plane], Y[l, plane]):
+        t1 = index(plane) == 0
+        t2 = X - sum(X, l) / size(l)
+        d1 = sum(where(t1, t2, 0), plane)
+        t3 = index(plane) == 1
+        t4 = Y - sum(Y, l) / size(l)
+        d2 = sum(where(t3, t4, 0), plane)
+        d3 = sum(where(t3, t2, 0), plane)
+        d4 = sum(where(t1, t4, 0), plane)
+        t5 = arctan2(sum(d1 * d2 - d3 * d4, l), sum(d1 * d4 + d3 * d2, l))
+        t6 = cos(t5)
+        t7 = sin(t5)
+        return sqrt(sum((t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, l) / size(l))
+
+One more element (a prime marks the new value)
+    s'  = s + X[l,plane]
+    s2' = s2 + Y[l,plane]
+    N'  = N + 1
+    p1' = s'/N'
+    p2' = s2'/N'
+    s1' = s1 + N·(p1 − p1')·(p2 − p2') + (X[l,plane] − p1')·(Y[l,plane__1] − p2')
+    s6' = s6 + N·(p1 − p1')·(p1 − p1') + (X[l,plane] − p1')·(X[l,plane__1] − p1')
+    s7' = s7 + N·(p2 − p2')·(p2 − p2') + (Y[l,plane] − p2')·(Y[l,plane__1] − p2')
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p2_a = s2_a/N_a
+    p1_b = s_b/N_b
+    p2_b = s2_b/N_b
+    p1'  = s'/N'
+    p2'  = s2'/N'
+    s1'  = s1_a + N_a·(p1_a − p1')·(p2_a − p2') + s1_b + N_b·(p1_b − p1')·(p2_b − p2')
+    s6'  = s6_a + N_a·(p1_a − p1')·(p1_a − p1') + s6_b + N_b·(p1_b − p1')·(p1_b − p1')
+    s7'  = s7_a + N_a·(p2_a − p2')·(p2_a − p2') + s7_b + N_b·(p2_b − p2')·(p2_b − p2')
+
+Dangers
+    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 0 else 0) if plane__2 = 0 else 0)) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane 2·s1·((p4 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p4 if plane = 0 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 1 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
+Certificate: sha256 c1811972b28ca612007314fdd1d42b7ca0bd90f65cbd00b32541d62f793f2fcf
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba.  `python kabsch_rmsd_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"X": "l plane", "Y": "l plane"}
+DTYPES = {"X": "float32", "Y": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def kabsch_rmsd(X, Y, *, threads=None):
+    """kabsch_rmsd in one pass over l.
+
+    Takes float32 X[…, l, plane], float32 Y[…, l, plane]; gives float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"X": X, "Y": Y}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["X"], INPUTS["X"], "l plane", batch),
+        *laid_out(arrays["Y"], INPUTS["Y"], "l plane", batch),
+        lengths["l"], lengths["plane"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART)
+def keep(p1, p2, old_p1, old_p2):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(p2.shape[0]):
+        old_p2[at0] = p2[at0]
+
+
+@njit(**LOOP)
+def fold_0(X, s, Y, s2, n_plane, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_plane in range(n_plane):
+            s[i_plane] = s[i_plane] + f8(X[i_l, i_plane])
+            s2[i_plane] = s2[i_plane] + f8(Y[i_l, i_plane])
+
+
+@njit(**PART)
+def value_1(p1, s, N, n_plane, p2, s2):
+    for i_plane in range(n_plane):
+        t1 = s[i_plane] / f8(N)
+        p1[i_plane] = t1
+    for i_plane in range(n_plane):
+        t2 = s2[i_plane] / f8(N)
+        p2[i_plane] = t2
+
+
+@njit(**PART)
+def rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane__1, n_plane, s6, s7):
+    for i_plane in range(n_plane):
+        t1 = old_p1[i_plane] if np.isfinite(old_p1[i_plane]) else 0.0
+        t2 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+        t3 = t1 - t2
+        for i_plane__1 in range(n_plane__1):
+            t4 = old_p2[i_plane__1] if np.isfinite(old_p2[i_plane__1]) else 0.0
+            t5 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+            t6 = t4 - t5
+            t7 = t3 * t6
+            t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+            t9 = s1[i_plane, i_plane__1] + t8
+            s1[i_plane, i_plane__1] = t9
+    for i_plane in range(n_plane):
+        t10 = old_p1[i_plane] if np.isfinite(old_p1[i_plane]) else 0.0
+        t11 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+        t12 = t10 - t11
+        for i_plane__1 in range(n_plane__1):
+            t13 = old_p1[i_plane__1] if np.isfinite(old_p1[i_plane__1]) else 0.0
+            t14 = p1[i_plane__1] if np.isfinite(p1[i_plane__1]) else 0.0
+            t15 = t13 - t14
+            t16 = t12 * t15
+            t17 = 0.0 if f8(old_N) == 0.0 else t16 * f8(old_N)
+            t18 = s6[i_plane, i_plane__1] + t17
+            s6[i_plane, i_plane__1] = t18
+    for i_plane in range(n_plane):
+        t19 = old_p2[i_plane] if np.isfinite(old_p2[i_plane]) else 0.0
+        t20 = p2[i_plane] if np.isfinite(p2[i_plane]) else 0.0
+        t21 = t19 - t20
+        for i_plane__1 in range(n_plane__1):
+            t22 = old_p2[i_plane__1] if np.isfinite(old_p2[i_plane__1]) else 0.0
+            t23 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+            t24 = t22 - t23
+            t25 = t21 * t24
+            t26 = 0.0 if f8(old_N) == 0.0 else t25 * f8(old_N)
+            t27 = s7[i_plane, i_plane__1] + t26
+            s7[i_plane, i_plane__1] = t27
+
+
+@njit(**LOOP)
+def fold_1(X, p1, Y, p2, s1, s6, s7, n_plane__1, n_plane, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_plane in range(n_plane):
+            t1 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+            t2 = f8(X[i_l, i_plane]) - t1
+            t9 = p2[i_plane] if np.isfinite(p2[i_plane]) else 0.0
+            t10 = f8(Y[i_l, i_plane]) - t9
+            for i_plane__1 in range(n_plane__1):
+                t3 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+                t4 = f8(Y[i_l, i_plane__1]) - t3
+                t5 = t2 * t4
+                s1[i_plane, i_plane__1] = s1[i_plane, i_plane__1] + t5
+                t6 = p1[i_plane__1] if np.isfinite(p1[i_plane__1]) else 0.0
+                t7 = f8(X[i_l, i_plane__1]) - t6
+                t8 = t2 * t7
+                s6[i_plane, i_plane__1] = s6[i_plane, i_plane__1] + t8
+                t11 = t10 * t4
+                s7[i_plane, i_plane__1] = s7[i_plane, i_plane__1] + t11
+
+
+@njit(**PART)
+def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4, p3, p4, s5, n_l):
+    for i_plane in range(n_plane):
+        t1 = s[i_plane] / f8(N)
+        p1[i_plane] = t1
+    for i_plane in range(n_plane):
+        t2 = s2[i_plane] / f8(N)
+        p2[i_plane] = t2
+    for i_plane in range(n_plane):
+        t3 = p1[i_plane]
+        t4 = t3 - t3
+        t13 = p1[i_plane] - p1[i_plane]
+        t14 = t13 == 0.0
+        t15 = p1[i_plane] if t14 else f8(0)
+        t16 = t15 - p1[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t5 = p2[i_plane__1]
+            t6 = t5 - t5
+            t7 = t4 * t6
+            t8 = t7 * 1.0
+            t9 = 1.0 + t8
+            t10 = t9 != t9
+            t11 = s1[i_plane, i_plane__1] - s1[i_plane, i_plane__1]
+            t12 = t11 == 0.0
+            t17 = p2[i_plane__1] - p2[i_plane__1]
+            t18 = t17 == 0.0
+            t19 = p2[i_plane__1] if t18 else f8(0)
+            t20 = t19 - p2[i_plane__1]
+            t21 = t16 * t20
+            t22 = t21 * f8(N)
+            t23 = s1[i_plane, i_plane__1] + t22
+            t24 = t23 if t12 else nan
+            t25 = t24 if t10 else s1[i_plane, i_plane__1]
+            s1[i_plane, i_plane__1] = t25
+    for i_plane in range(n_plane):
+        t26 = p1[i_plane]
+        t27 = t26 - t26
+        t36 = p1[i_plane] - p1[i_plane]
+        t37 = t36 == 0.0
+        t38 = p1[i_plane] if t37 else f8(0)
+        t39 = t38 - p1[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t28 = p1[i_plane__1]
+            t29 = t28 - t28
+            t30 = t27 * t29
+            t31 = t30 * 1.0
+            t32 = 1.0 + t31
+            t33 = t32 != t32
+            t34 = s6[i_plane, i_plane__1] - s6[i_plane, i_plane__1]
+            t35 = t34 == 0.0
+            t40 = p1[i_plane__1] - p1[i_plane__1]
+            t41 = t40 == 0.0
+            t42 = p1[i_plane__1] if t41 else f8(0)
+            t43 = t42 - p1[i_plane__1]
+            t44 = t39 * t43
+            t45 = t44 * f8(N)
+            t46 = s6[i_plane, i_plane__1] + t45
+            t47 = t46 if t35 else nan
+            t48 = t47 if t33 else s6[i_plane, i_plane__1]
+            s6[i_plane, i_plane__1] = t48
+    for i_plane in range(n_plane):
+        t49 = p2[i_plane]
+        t50 = t49 - t49
+        t59 = p2[i_plane] - p2[i_plane]
+        t60 = t59 == 0.0
+        t61 = p2[i_plane] if t60 else f8(0)
+        t62 = t61 - p2[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t51 = p2[i_plane__1]
+            t52 = t51 - t51
+            t53 = t50 * t52
+            t54 = t53 * 1.0
+            t55 = 1.0 + t54
+            t56 = t55 != t55
+            t57 = s7[i_plane, i_plane__1] - s7[i_plane, i_plane__1]
+            t58 = t57 == 0.0
+            t63 = p2[i_plane__1] - p2[i_plane__1]
+            t64 = t63 == 0.0
+            t65 = p2[i_plane__1] if t64 else f8(0)
+            t66 = t65 - p2[i_plane__1]
+            t67 = t62 * t66
+            t68 = t67 * f8(N)
+            t69 = s7[i_plane, i_plane__1] + t68
+            t70 = t69 if t58 else nan
+            t71 = t70 if t56 else s7[i_plane, i_plane__1]
+            s7[i_plane, i_plane__1] = t71
+    t72 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t73 = 0.0
+        t74 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t75 = i_plane == 0
+            t76 = s1[i_plane, i_plane__2] if t75 else f8(0)
+            t77 = t76 if t74 else f8(0)
+            t73 = t73 + t77
+        t72 = t72 + t73
+    t78 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t79 = 0.0
+        t80 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t81 = i_plane == 1
+            t82 = 1 if t81 else 0
+            t83 = t82 if t80 else 0
+            t84 = -t83
+            t85 = f8(t84) * s1[i_plane, i_plane__2]
+            t79 = t79 + t85
+        t78 = t78 + t79
+    t86 = t72 + t78
+    s3 = t86
+    t87 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t88 = 0.0
+        t89 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t90 = i_plane == 0
+            t91 = s1[i_plane, i_plane__2] if t90 else f8(0)
+            t92 = t91 if t89 else f8(0)
+            t88 = t88 + t92
+        t87 = t87 + t88
+    t93 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t94 = 0.0
+        t95 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t96 = i_plane == 1
+            t97 = s1[i_plane, i_plane__2] if t96 else f8(0)
+            t98 = t97 if t95 else f8(0)
+            t94 = t94 + t98
+        t93 = t93 + t94
+    t99 = t87 + t93
+    s4 = t99
+    t100 = np.arctan2(s3, s4)
+    t101 = np.cos(t100)
+    p3 = t101
+    t102 = np.sin(t100)
+    p4 = t102
+    t103 = 0.0
+    t107 = p3 * p3
+    for i_plane__2 in range(n_plane__2):
+        t104 = 0.0
+        t105 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t106 = i_plane == 0
+            t108 = t107 * s6[i_plane, i_plane__2]
+            t109 = t108 if t106 else f8(0)
+            t110 = t109 if t105 else f8(0)
+            t104 = t104 + t110
+        t103 = t103 + t104
+    t111 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t112 = 0.0
+        t113 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t114 = i_plane == 0
+            t115 = p3 if t114 else f8(0)
+            t116 = t115 if t113 else f8(0)
+            t117 = (-2.0) * t116
+            t118 = t117 * s1[i_plane, i_plane__2]
+            t112 = t112 + t118
+        t111 = t111 + t112
+    t119 = t103 + t111
+    t120 = 0.0
+    t124 = p4 * p4
+    for i_plane__2 in range(n_plane__2):
+        t121 = 0.0
+        t122 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t123 = i_plane == 1
+            t125 = t124 * s6[i_plane, i_plane__2]
+            t126 = t125 if t123 else f8(0)
+            t127 = t126 if t122 else f8(0)
+            t121 = t121 + t127
+        t120 = t120 + t121
+    t128 = t119 + t120
+    t129 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t130 = 0.0
+        t131 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t132 = i_plane == 1
+            t133 = p4 if t132 else f8(0)
+            t134 = t133 if t131 else f8(0)
+            t135 = 2.0 * t134
+            t136 = t135 * s1[i_plane, i_plane__2]
+            t130 = t130 + t136
+        t129 = t129 + t130
+    t137 = t128 + t129
+    t138 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t139 = 0.0
+        t140 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t141 = i_plane == 0
+            t142 = s7[i_plane, i_plane__2] if t141 else f8(0)
+            t143 = t142 if t140 else f8(0)
+            t139 = t139 + t143
+        t138 = t138 + t139
+    t144 = t137 + t138
+    t145 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t146 = 0.0
+        t147 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t148 = i_plane == 0
+            t149 = t124 * s6[i_plane, i_plane__2]
+            t150 = t149 if t148 else f8(0)
+            t151 = t150 if t147 else f8(0)
+            t146 = t146 + t151
+        t145 = t145 + t146
+    t152 = t144 + t145
+    t153 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t154 = 0.0
+        t155 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t156 = i_plane == 0
+            t157 = p4 if t156 else f8(0)
+            t158 = t157 if t155 else f8(0)
+            t159 = (-2.0) * t158
+            t160 = t159 * s1[i_plane, i_plane__2]
+            t154 = t154 + t160
+        t153 = t153 + t154
+    t161 = t152 + t153
+    t162 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t163 = 0.0
+        t164 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t165 = i_plane == 1
+            t166 = t107 * s6[i_plane, i_plane__2]
+            t167 = t166 if t165 else f8(0)
+            t168 = t167 if t164 else f8(0)
+            t163 = t163 + t168
+        t162 = t162 + t163
+    t169 = t161 + t162
+    t170 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t171 = 0.0
+        t172 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t173 = i_plane == 1
+            t174 = p3 if t173 else f8(0)
+            t175 = t174 if t172 else f8(0)
+            t176 = (-2.0) * t175
+            t177 = t176 * s1[i_plane, i_plane__2]
+            t171 = t171 + t177
+        t170 = t170 + t171
+    t178 = t169 + t170
+    t179 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t180 = 0.0
+        t181 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t182 = i_plane == 1
+            t183 = s7[i_plane, i_plane__2] if t182 else f8(0)
+            t184 = t183 if t181 else f8(0)
+            t180 = t180 + t184
+        t179 = t179 + t180
+    t185 = t178 + t179
+    s5 = t185
+    t186 = s5 / f8(n_l)
+    t187 = np.sqrt(t186)
+    out0 = f4(t187)
+    return s3, s4, p3, p4, s5, out0
+
+
+@njit(**PART)
+def empty_state(s, s2, s1, s6, s7, p1, p2):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s2.shape[0]):
+        s2[at0] = 0.0
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            s1[at0, at1] = 0.0
+    for at0 in range(s6.shape[0]):
+        for at1 in range(s6.shape[1]):
+            s6[at0, at1] = 0.0
+    for at0 in range(s7.shape[0]):
+        for at1 in range(s7.shape[1]):
+            s7[at0, at1] = 0.0
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+    for at0 in range(p2.shape[0]):
+        p2[at0] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
+    wide_vectors()
+    s = np.empty((n_plane,), f8)
+    s2 = np.empty((n_plane,), f8)
+    s1 = np.empty((n_plane, n_plane,), f8)
+    s6 = np.empty((n_plane, n_plane,), f8)
+    s7 = np.empty((n_plane, n_plane,), f8)
+    p1 = np.empty((n_plane,), f8)
+    p2 = np.empty((n_plane,), f8)
+    old_p1 = np.empty((n_plane,), f8)
+    old_p2 = np.empty((n_plane,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        N = i8(0)
+        s3 = f8(0)
+        s4 = f8(0)
+        p3 = f8(0)
+        p4 = f8(0)
+        s5 = f8(0)
+        empty_state(s, s2, s1, s6, s7, p1, p2)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            X_tile = X[b_X[b], t0:t0 + n]
+            Y_tile = Y[b_Y[b], t0:t0 + n]
+            old_N = N
+            keep(p1, p2, old_p1, old_p2)
+            N += 1 * n
+            fold_0(X_tile, s, Y_tile, s2, n_plane, n)
+            ahead(X_tile, X_tile.size)
+            ahead(Y_tile, Y_tile.size)
+            value_1(p1, s, N, n_plane, p2, s2)
+            if t0 > begin:
+                rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane, n_plane, s6, s7)
+            fold_1(X_tile, p1, Y_tile, p2, s1, s6, s7, n_plane, n_plane, n)
+        s3, s4, p3, p4, s5, out0[b] = finish(p1, s, N, n_plane, p2, s2, s1, n_plane, s6, s7, n_plane, s3, s4, p3, p4, s5, n_l)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'plane')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X, Y):
+    """kabsch_rmsd as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'l plane')
+    Y = spread(Y, 'l plane')
+    lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
+    t1 = positions("plane", lengths["plane"]) == 0
+    t2 = X - reduced("sum", X, "l") / lengths["l"]
+    d1 = reduced("sum", np.where(t1, t2, 0), "plane")
+    t3 = positions("plane", lengths["plane"]) == 1
+    t4 = Y - reduced("sum", Y, "l") / lengths["l"]
+    d2 = reduced("sum", np.where(t3, t4, 0), "plane")
+    d3 = reduced("sum", np.where(t3, t2, 0), "plane")
+    d4 = reduced("sum", np.where(t1, t4, 0), "plane")
+    t5 = np.arctan2(reduced("sum", d1 * d2 - d3 * d4, "l"), reduced("sum", d1 * d4 + d3 * d2, "l"))
+    t6 = np.cos(t5)
+    t7 = np.sin(t5)
+    return taken_out(np.sqrt(reduced("sum", (t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, "l") / lengths["l"]), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'X': 'normal', 'Y': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"plane": 6, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"kabsch_rmsd, l = {length}", arrays, scalars))
+    return 0 if passed_over(kabsch_rmsd, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

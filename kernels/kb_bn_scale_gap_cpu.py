@@ -1,0 +1,465 @@
+"""kb_bn_scale_gap: one pass over l, 7 words of state per row, commutative merge.
+
+BatchNorm of x/2 over the whole batch, then its mean over the members c_l = k of each of two samples k.
+
+The operator
+    kb_bn_scale_gap(x[l], c[l]):
+        t1 = 0.5 * x
+        t2 = t1 - sum(t1, l) / size(l)
+        t3 = t2 / sqrt(sum(t2 * t2, l) / size(l) + 1e-05)
+        t4 = c == 0
+        t5 = c == 1
+        return sum(t3, l, where=t4) / sum(1, l, where=t4), sum(t3, l, where=t5) / sum(1, l, where=t5)
+
+One more element (a prime marks the new value)
+    x   = 0.5·x[l]
+    s1' = s1 + x[l]
+    N'  = N + 1
+    s'  = 0.5·s1'
+    p1' = s'/N'
+    δ   = p1 − p1'
+    s2' = s2 + δ²·N + (x − p1')²
+    s7' = s7 + δ·s4 + x − p1'   element where c[l] = 0
+    s4' = s4 + 1   element where c[l] = 0
+    s8' = s8 + δ·s6 + x − p1'   element where c[l] = 1
+    s6' = s6 + 1   element where c[l] = 1
+
+Two states a and b
+    s1'  = s1_a + s1_b
+    N'   = N_a + N_b
+    s_a  = 0.5·s1_a
+    p1_a = s_a/N_a
+    s_b  = 0.5·s1_b
+    p1_b = s_b/N_b
+    s'   = 0.5·s1'
+    p1'  = s'/N'
+    δ_a  = p1_a − p1'
+    δ_b  = p1_b − p1'
+    s2'  = s2_a + δ_a²·N_a + s2_b + δ_b²·N_b
+    s7'  = s7_a + δ_a·s4_a + s7_b + δ_b·s4_b
+    s4'  = s4_a + s4_b
+    s8'  = s8_a + δ_a·s6_a + s8_b + δ_b·s6_b
+    s6'  = s6_a + s6_b
+
+Dangers
+    s4 divides and may be 0: the result is then what IEEE division gives
+    s6 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 0d4c45e79081aaad3461109fd087dcf7e10223c1428ba2c1fd4dec7f651edbe3
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python kb_bn_scale_gap_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l", "c": "l"}
+DTYPES = {"x": "float32", "c": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def kb_bn_scale_gap(x, c, *, threads=None):
+    """kb_bn_scale_gap in one pass over l.
+
+    Takes float32 x[…, l], float32 c[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "c": c}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["c"], INPUTS["c"], "l", batch),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def fold_0(x, c, n):
+    wide_vectors()
+    s1 = 0.0
+    any1 = False
+    s4 = 0
+    any2 = False
+    s6 = 0
+    for i_l in range(n):
+        s1 = s1 + f8(x[i_l])
+        t1 = f8(c[i_l]) == 0.0
+        any1 = any1 | t1
+        s4 = s4 + (1 if t1 else 0)
+        t2 = f8(c[i_l]) == 1.0
+        any2 = any2 | t2
+        s6 = s6 + (1 if t2 else 0)
+    return s1, any1, s4, any2, s6
+
+
+@njit(**PART)
+def value_1(s1, s, N):
+    t1 = 0.5 * s1
+    s = t1
+    t2 = s / f8(N)
+    p1 = t2
+    return s, p1
+
+
+@njit(**PART)
+def rebase_1(s2, old_p1, p1, old_N, s7, old_s4, s8, old_s6):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = t3 * t3
+    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t6 = s2 + t5
+    s2 = t6
+    t7 = 0.0 if f8(old_s4) == 0.0 else t3 * f8(old_s4)
+    t8 = s7 + t7
+    s7 = t8
+    t9 = 0.0 if f8(old_s6) == 0.0 else t3 * f8(old_s6)
+    t10 = s8 + t9
+    s8 = t10
+    return s2, s7, s8
+
+
+@njit(**LOOP)
+def fold_1(x, p1, c, n):
+    wide_vectors()
+    s2 = 0.0
+    s7 = 0.0
+    s8 = 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t1 = 0.5 * f8(x[i_l])
+        t3 = t1 - t2
+        t4 = t3 * t3
+        s2 = s2 + t4
+        t5 = f8(c[i_l]) == 0.0
+        s7 = s7 + (t3 if t5 else 0.0)
+        t6 = f8(c[i_l]) == 1.0
+        s8 = s8 + (t3 if t6 else 0.0)
+    return s2, s7, s8
+
+
+@njit(**PART)
+def finish(s1, s, N, p1, s2, any1, s7, s4, any2, s8, s6, p2, s3, s5):
+    t1 = 0.5 * s1
+    s = t1
+    t2 = s / f8(N)
+    p1 = t2
+    t3 = p1
+    t4 = t3 - t3
+    t5 = t4 * t4
+    t6 = t5 * 1.0
+    t7 = 1.0 + t6
+    t8 = t7 != t7
+    t9 = s2 - s2
+    t10 = t9 == 0.0
+    t11 = p1 - p1
+    t12 = t11 == 0.0
+    t13 = p1 if t12 else f8(0)
+    t14 = t13 - p1
+    t15 = t14 * t14
+    t16 = t15 * f8(N)
+    t17 = s2 + t16
+    t18 = t17 if t10 else nan
+    t19 = t18 if t8 else s2
+    s2 = t19
+    t20 = t4 * 1.0
+    t21 = 1.0 + t20
+    t22 = t21 != t21
+    t23 = t22 & any1
+    t24 = s7 - s7
+    t25 = t24 == 0.0
+    t26 = t14 * f8(s4)
+    t27 = s7 + t26
+    t28 = t27 if t25 else nan
+    t29 = t28 if t23 else s7
+    s7 = t29
+    t30 = t22 & any2
+    t31 = s8 - s8
+    t32 = t31 == 0.0
+    t33 = t14 * f8(s6)
+    t34 = s8 + t33
+    t35 = t34 if t32 else nan
+    t36 = t35 if t30 else s8
+    s8 = t36
+    t37 = s2 / f8(N)
+    t38 = t37 + 1e-05
+    t39 = np.sqrt(t38)
+    p2 = t39
+    t40 = 1.0 / p2
+    t41 = t40 * s7
+    t42 = t41 if any1 else 0.0
+    s3 = t42
+    t43 = s3 / f8(s4)
+    out0 = f4(t43)
+    t44 = t40 * s8
+    t45 = t44 if any2 else 0.0
+    s5 = t45
+    t46 = s5 / f8(s6)
+    out1 = f4(t46)
+    return s, p1, s2, s7, s8, p2, s3, out0, s5, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_c, c, n_l, out0, out1):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s1 = f8(0.0)
+        N = i8(0)
+        any1 = b1(False)
+        s4 = i8(0)
+        any2 = b1(False)
+        s6 = i8(0)
+        s2 = f8(0.0)
+        s7 = f8(0.0)
+        s8 = f8(0.0)
+        p2 = f8(0)
+        s = f8(0)
+        p1 = f8(0)
+        s3 = f8(0)
+        s5 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            c_tile = c[b_c[b], t0:t0 + n]
+            old_p1 = p1
+            old_N = N
+            old_s4 = s4
+            old_s6 = s6
+            N += 1 * n
+            r0, r1, r2, r3, r4 = fold_0(x_tile, c_tile, n)
+            s1 = s1 + r0
+            any1 = any1 | r1
+            s4 = s4 + r2
+            any2 = any2 | r3
+            s6 = s6 + r4
+            ahead(x_tile, x_tile.size)
+            ahead(c_tile, c_tile.size)
+            s, p1 = value_1(s1, s, N)
+            if t0 > begin:
+                s2, s7, s8 = rebase_1(s2, old_p1, p1, old_N, s7, old_s4, s8, old_s6)
+            r0, r1, r2 = fold_1(x_tile, p1, c_tile, n)
+            s2 = s2 + r0
+            s7 = s7 + r1
+            s8 = s8 + r2
+        s, p1, s2, s7, s8, p2, s3, out0[b], s5, out1[b] = finish(s1, s, N, p1, s2, any1, s7, s4, any2, s8, s6, p2, s3, s5)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_c, c, n_l, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_c, c, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, c):
+    """kb_bn_scale_gap as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    c = spread(c, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = 0.5 * x
+    t2 = t1 - reduced("sum", t1, "l") / lengths["l"]
+    t3 = t2 / np.sqrt(reduced("sum", t2 * t2, "l") / lengths["l"] + 1e-05)
+    t4 = c == 0
+    t5 = c == 1
+    return (taken_out(reduced("sum", t3, "l", where=t4) / reduced("sum", 1, "l", where=t4), '', lengths), taken_out(reduced("sum", t3, "l", where=t5) / reduced("sum", 1, "l", where=t5), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'c': 'bits'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"kb_bn_scale_gap, l = {length}", arrays, scalars))
+    return 0 if passed_over(kb_bn_scale_gap, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

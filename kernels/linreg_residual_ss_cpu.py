@@ -1,0 +1,579 @@
+"""linreg_residual_ss: one pass over l, 10 words of state per row, commutative merge.
+
+Residuals e = y − a − b x of the fitted line: Σ e² and mean e³.
+
+The operator
+    linreg_residual_ss(x[l], y[l]):
+        t1 = sum(y, l) / size(l)
+        t2 = sum(x, l) / size(l)
+        t3 = x - t2
+        t4 = sum(t3 * (y - t1), l) / sum(t3 ** 2, l)
+        t5 = y - (t1 - t4 * t2) - t4 * x
+        return sum(t5 ** 2, l), sum(t5 ** 3, l) / size(l)
+
+One more element (a prime marks the new value)
+    s'   = s + y[l]
+    s2'  = s2 + x[l]
+    N'   = N + 1
+    p1'  = s2'/N'
+    p2'  = s'/N'
+    δ1   = p1 − p1'
+    δ2   = p2 − p2'
+    s3'  = s3 + δ1·δ2·N + (x[l] − p1')·(y[l] − p2')
+    s4'  = s4 + δ1²·N + (x[l] − p1')²
+    s1'  = s1 + δ2²·N + (y[l] − p2')²
+    s7'  = s7 + 3·δ2·s1 + δ2³·N + (y[l] − p2')³
+    s8'  = s8 + 2·δ2·s3 + δ1·s1 + δ1·δ2²·N + (x[l] − p1')·(y[l] − p2')²
+    s9'  = s9 + 2·δ1·s3 + δ2·s4 + δ1²·δ2·N + (x[l] − p1')²·(y[l] − p2')
+    s10' = s10 + 3·δ1·s4 + δ1³·N + (x[l] − p1')³
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    N'   = N_a + N_b
+    p1_a = s2_a/N_a
+    p2_a = s_a/N_a
+    p1_b = s2_b/N_b
+    p2_b = s_b/N_b
+    p1'  = s2'/N'
+    p2'  = s'/N'
+    δ1_a = p1_a − p1'
+    δ2_a = p2_a − p2'
+    δ1_b = p1_b − p1'
+    δ2_b = p2_b − p2'
+    s3'  = s3_a + δ1_a·δ2_a·N_a + s3_b + δ1_b·δ2_b·N_b
+    s4'  = s4_a + δ1_a²·N_a + s4_b + δ1_b²·N_b
+    s1'  = s1_a + δ2_a²·N_a + s1_b + δ2_b²·N_b
+    s7'  = s7_a + 3·δ2_a·s1_a + δ2_a³·N_a + s7_b + 3·δ2_b·s1_b + δ2_b³·N_b
+    s8'  = s8_a + 2·δ2_a·s3_a + δ1_a·s1_a + δ1_a·δ2_a²·N_a + s8_b + 2·δ2_b·s3_b + δ1_b·s1_b + δ1_b·δ2_b²·N_b
+    s9'  = s9_a + 2·δ1_a·s3_a + δ2_a·s4_a + δ1_a²·δ2_a·N_a + s9_b + 2·δ1_b·s3_b + δ2_b·s4_b + δ1_b²·δ2_b·N_b
+    s10' = s10_a + 3·δ1_a·s4_a + δ1_a³·N_a + s10_b + 3·δ1_b·s4_b + δ1_b³·N_b
+
+Dangers
+    s4 divides and may be 0: the result is then what IEEE division gives
+    s5 = s1 − 2·p3·s3 + p3²·s4 is a difference of sums: it cancels where they are large against it
+    s6 = s7 − 3·p3·s8 + 3·p3²·s9 − p3³·s10 is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 fcd26fde29cb19fc36ce7618b6f7d32a033f4bd785fa6e18a2491570414d0ad9
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python linreg_residual_ss_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l", "y": "l"}
+DTYPES = {"x": "float32", "y": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def linreg_residual_ss(x, y, *, threads=None):
+    """linreg_residual_ss in one pass over l.
+
+    Takes float32 x[…, l], float32 y[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "y": y}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["y"], INPUTS["y"], "l", batch),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def fold_0(y, x, n):
+    wide_vectors()
+    s = 0.0
+    s2 = 0.0
+    for i_l in range(n):
+        s = s + f8(y[i_l])
+        s2 = s2 + f8(x[i_l])
+    return s, s2
+
+
+@njit(**PART)
+def value_1(s2, N, s):
+    t1 = s2 / f8(N)
+    p1 = t1
+    t2 = s / f8(N)
+    p2 = t2
+    return p1, p2
+
+
+@njit(**PART)
+def rebase_1(old_s3, old_p1, p1, old_p2, p2, old_N, old_s4, old_s1, s7, s8, s9, s10):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = old_p2 if np.isfinite(old_p2) else 0.0
+    t5 = p2 if np.isfinite(p2) else 0.0
+    t6 = t4 - t5
+    t7 = t3 * t6
+    t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t9 = old_s3 + t8
+    s3 = t9
+    t10 = t3 * t3
+    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t12 = old_s4 + t11
+    s4 = t12
+    t13 = t6 * t6
+    t14 = 0.0 if f8(old_N) == 0.0 else t13 * f8(old_N)
+    t15 = old_s1 + t14
+    s1 = t15
+    t16 = 3.0 * t6
+    t17 = 0.0 if old_s1 == 0.0 else t16 * old_s1
+    t18 = s7 + t17
+    t19 = t13 * t6
+    t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+    t21 = t18 + t20
+    s7 = t21
+    t22 = 2.0 * t6
+    t23 = 0.0 if old_s3 == 0.0 else t22 * old_s3
+    t24 = s8 + t23
+    t25 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+    t26 = t24 + t25
+    t27 = t7 * t6
+    t28 = 0.0 if f8(old_N) == 0.0 else t27 * f8(old_N)
+    t29 = t26 + t28
+    s8 = t29
+    t30 = 2.0 * t3
+    t31 = 0.0 if old_s3 == 0.0 else t30 * old_s3
+    t32 = s9 + t31
+    t33 = 0.0 if old_s4 == 0.0 else t6 * old_s4
+    t34 = t32 + t33
+    t35 = t10 * t6
+    t36 = 0.0 if f8(old_N) == 0.0 else t35 * f8(old_N)
+    t37 = t34 + t36
+    s9 = t37
+    t38 = 3.0 * t3
+    t39 = 0.0 if old_s4 == 0.0 else t38 * old_s4
+    t40 = s10 + t39
+    t41 = t10 * t3
+    t42 = 0.0 if f8(old_N) == 0.0 else t41 * f8(old_N)
+    t43 = t40 + t42
+    s10 = t43
+    return s3, s4, s1, s7, s8, s9, s10
+
+
+@njit(**LOOP)
+def fold_1(x, p1, y, p2, n):
+    wide_vectors()
+    s3 = 0.0
+    s4 = 0.0
+    s1 = 0.0
+    s7 = 0.0
+    s8 = 0.0
+    s9 = 0.0
+    s10 = 0.0
+    t1 = p1 if np.isfinite(p1) else 0.0
+    t3 = p2 if np.isfinite(p2) else 0.0
+    for i_l in range(n):
+        t2 = f8(x[i_l]) - t1
+        t4 = f8(y[i_l]) - t3
+        t5 = t2 * t4
+        s3 = s3 + t5
+        t6 = t2 * t2
+        s4 = s4 + t6
+        t7 = t4 * t4
+        s1 = s1 + t7
+        t8 = t7 * t4
+        s7 = s7 + t8
+        t9 = t5 * t4
+        s8 = s8 + t9
+        t10 = t6 * t4
+        s9 = s9 + t10
+        t11 = t6 * t2
+        s10 = s10 + t11
+    return s3, s4, s1, s7, s8, s9, s10
+
+
+@njit(**PART)
+def finish(s2, N, s, p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, s6, n_l):
+    t1 = s2 / f8(N)
+    p1 = t1
+    t2 = s / f8(N)
+    p2 = t2
+    t3 = p1
+    t4 = t3 - t3
+    t5 = p2
+    t6 = t5 - t5
+    t7 = t4 * t6
+    t8 = t7 * 1.0
+    t9 = 1.0 + t8
+    t10 = t9 != t9
+    t11 = s3 - s3
+    t12 = t11 == 0.0
+    t13 = p1 - p1
+    t14 = t13 == 0.0
+    t15 = p1 if t14 else f8(0)
+    t16 = t15 - p1
+    t17 = p2 - p2
+    t18 = t17 == 0.0
+    t19 = p2 if t18 else f8(0)
+    t20 = t19 - p2
+    t21 = t16 * t20
+    t22 = t21 * f8(N)
+    t23 = s3 + t22
+    t24 = t23 if t12 else nan
+    t25 = t24 if t10 else s3
+    s3 = t25
+    t26 = t4 * t4
+    t27 = t26 * 1.0
+    t28 = 1.0 + t27
+    t29 = t28 != t28
+    t30 = s4 - s4
+    t31 = t30 == 0.0
+    t32 = t16 * t16
+    t33 = t32 * f8(N)
+    t34 = s4 + t33
+    t35 = t34 if t31 else nan
+    t36 = t35 if t29 else s4
+    s4 = t36
+    t37 = t6 * t6
+    t38 = t37 * 1.0
+    t39 = 1.0 + t38
+    t40 = t39 != t39
+    t41 = s1 - s1
+    t42 = t41 == 0.0
+    t43 = t20 * t20
+    t44 = t43 * f8(N)
+    t45 = s1 + t44
+    t46 = t45 if t42 else nan
+    t47 = t46 if t40 else s1
+    s1 = t47
+    t48 = 3.0 * t6
+    t49 = t48 * 1.0
+    t50 = 1.0 + t49
+    t51 = t37 * t6
+    t52 = t51 * 1.0
+    t53 = t50 + t52
+    t54 = t53 != t53
+    t55 = nan if t54 else s7
+    s7 = t55
+    t56 = 2.0 * t6
+    t57 = t56 * 1.0
+    t58 = 1.0 + t57
+    t59 = t4 * 1.0
+    t60 = t58 + t59
+    t61 = t7 * t6
+    t62 = t61 * 1.0
+    t63 = t60 + t62
+    t64 = t63 != t63
+    t65 = nan if t64 else s8
+    s8 = t65
+    t66 = 2.0 * t4
+    t67 = t66 * 1.0
+    t68 = 1.0 + t67
+    t69 = t6 * 1.0
+    t70 = t68 + t69
+    t71 = t26 * t6
+    t72 = t71 * 1.0
+    t73 = t70 + t72
+    t74 = t73 != t73
+    t75 = nan if t74 else s9
+    s9 = t75
+    t76 = 3.0 * t4
+    t77 = t76 * 1.0
+    t78 = 1.0 + t77
+    t79 = t26 * t4
+    t80 = t79 * 1.0
+    t81 = t78 + t80
+    t82 = t81 != t81
+    t83 = nan if t82 else s10
+    s10 = t83
+    t84 = s3 / s4
+    p3 = t84
+    t85 = (-2.0) * p3
+    t86 = t85 * s3
+    t87 = s1 + t86
+    t88 = p3 * p3
+    t89 = t88 * s4
+    t90 = t87 + t89
+    s5 = t90
+    out0 = f4(s5)
+    t91 = (-3.0) * p3
+    t92 = t91 * s8
+    t93 = s7 + t92
+    t94 = 3.0 * t88
+    t95 = t94 * s9
+    t96 = t93 + t95
+    t97 = t88 * p3
+    t98 = -t97
+    t99 = t98 * s10
+    t100 = t96 + t99
+    s6 = t100
+    t101 = s6 / f8(n_l)
+    out1 = f4(t101)
+    return p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, out0, s6, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0, out1):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s = f8(0.0)
+        s2 = f8(0.0)
+        N = i8(0)
+        s3 = f8(0.0)
+        s4 = f8(0.0)
+        s1 = f8(0.0)
+        s7 = f8(0.0)
+        s8 = f8(0.0)
+        s9 = f8(0.0)
+        s10 = f8(0.0)
+        p1 = f8(0)
+        p2 = f8(0)
+        p3 = f8(0)
+        s5 = f8(0)
+        s6 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            y_tile = y[b_y[b], t0:t0 + n]
+            x_tile = x[b_x[b], t0:t0 + n]
+            old_p1 = p1
+            old_p2 = p2
+            old_N = N
+            old_s1 = s1
+            old_s3 = s3
+            old_s4 = s4
+            N += 1 * n
+            r0, r1 = fold_0(y_tile, x_tile, n)
+            s = s + r0
+            s2 = s2 + r1
+            ahead(x_tile, x_tile.size)
+            ahead(y_tile, y_tile.size)
+            p1, p2 = value_1(s2, N, s)
+            if t0 > begin:
+                s3, s4, s1, s7, s8, s9, s10 = rebase_1(old_s3, old_p1, p1, old_p2, p2, old_N, old_s4, old_s1, s7, s8, s9, s10)
+            r0, r1, r2, r3, r4, r5, r6 = fold_1(x_tile, p1, y_tile, p2, n)
+            s3 = s3 + r0
+            s4 = s4 + r1
+            s1 = s1 + r2
+            s7 = s7 + r3
+            s8 = s8 + r4
+            s9 = s9 + r5
+            s10 = s10 + r6
+        p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, out0[b], s6, out1[b] = finish(s2, N, s, p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, s6, n_l)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_y, y, n_l, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_y, y, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, y):
+    """linreg_residual_ss as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    y = spread(y, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = reduced("sum", y, "l") / lengths["l"]
+    t2 = reduced("sum", x, "l") / lengths["l"]
+    t3 = x - t2
+    t4 = reduced("sum", t3 * (y - t1), "l") / reduced("sum", t3 ** 2, "l")
+    t5 = y - (t1 - t4 * t2) - t4 * x
+    return (taken_out(reduced("sum", t5 ** 2, "l"), '', lengths), taken_out(reduced("sum", t5 ** 3, "l") / lengths["l"], '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'y': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"linreg_residual_ss, l = {length}", arrays, scalars))
+    return 0 if passed_over(linreg_residual_ss, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

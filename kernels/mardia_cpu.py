@@ -1,0 +1,901 @@
+"""mardia: one pass over l, 15 words of state per row, commutative merge.
+
+Skewness Σ_ij ((x_i − μ)ᵀS⁻¹(x_j − μ))³/N² and kurtosis mean ((x − μ)ᵀS⁻¹(x − μ))² of points of the plane.
+
+With whitened coordinates a and b the first is (mean a³)² + 3 (mean a²b)² + 3 (mean ab²)² + (mean b³)².
+
+The operator
+    mardia(X[l, plane]):
+        d1 = sum(where(index(plane) == 0, X, 0), plane)
+        t1 = d1 - sum(d1, l) / size(l)
+        t2 = sum(t1 * t1, l) / size(l)
+        t3 = t1 / sqrt(t2)
+        d2 = sum(where(index(plane) == 1, X, 0), plane)
+        t4 = d2 - sum(d2, l) / size(l)
+        t5 = sum(t1 * t4, l) / size(l)
+        t6 = (t4 - t1 * t5 / t2) / sqrt(sum(t4 * t4, l) / size(l) - t5 * t5 / t2)
+        return (sum(t3 ** 3, l) / size(l)) ** 2 + 3.0 * (sum(t3 ** 2 * t6, l) / size(l)) ** 2 + 3.0 * (sum(t3 * t6 ** 2, l) / size(l)) ** 2 + (sum(t6 ** 3, l) / size(l)) ** 2, sum((t3 * t3 + t6 * t6) ** 2, l) / size(l)
+
+One more element (a prime marks the new value)
+    x1   = Σ_plane (X[l,plane] if plane = 0 else 0)
+    x2   = Σ_plane (X[l,plane] if plane = 1 else 0)
+    s'   = s + x1
+    N'   = N + 1
+    p1'  = s'/N'
+    δ1   = p1 − p1'
+    s2'  = s2 + δ1²·N + (x1 − p1')²
+    s1'  = s1 + 3·δ1·s2 + δ1³·N + (x1 − p1')³
+    s4'  = s4 + x2
+    p3'  = s4'/N'
+    δ2   = p3 − p3'
+    s5'  = s5 + δ1·δ2·N + (x1 − p1')·(x2 − p3')
+    s6'  = s6 + δ2²·N + (x2 − p3')²
+    s11' = s11 + 2·δ1·s5 + δ2·s2 + δ1²·δ2·N + (x1 − p1')²·(x2 − p3')
+    s12' = s12 + 2·δ2·s5 + δ1·s6 + δ1·δ2²·N + (x1 − p1')·(x2 − p3')²
+    s13' = s13 + 3·δ2·s6 + δ2³·N + (x2 − p3')³
+    s14' = s14 + 4·δ1·s1 + 6·δ1²·s2 + δ1⁴·N + (x1 − p1')⁴
+    s15' = s15 + 2·δ1·s12 + 2·δ2·s11 + 4·δ1·δ2·s5 + δ1²·s6 + δ2²·s2 + δ1²·δ2²·N + (x1 − p1')²·(x2 − p3')²
+    s16' = s16 + 3·δ1·s11 + δ2·s1 + 3·δ1·δ2·s2 + 3·δ1²·s5 + δ1³·δ2·N + (x1 − p1')³·(x2 − p3')
+    s17' = s17 + 4·δ2·s13 + 6·δ2²·s6 + δ2⁴·N + (x2 − p3')⁴
+    s18' = s18 + 3·δ2·s12 + 3·δ2²·s5 + δ1·s13 + 3·δ1·δ2·s6 + δ1·δ2³·N + (x1 − p1')·(x2 − p3')³
+
+Two states a and b
+    s'   = s_a + s_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p1_b = s_b/N_b
+    p1'  = s'/N'
+    δ1_a = p1_a − p1'
+    δ1_b = p1_b − p1'
+    s2'  = s2_a + δ1_a²·N_a + s2_b + δ1_b²·N_b
+    s1'  = s1_a + 3·δ1_a·s2_a + δ1_a³·N_a + s1_b + 3·δ1_b·s2_b + δ1_b³·N_b
+    s4'  = s4_a + s4_b
+    p3_a = s4_a/N_a
+    p3_b = s4_b/N_b
+    p3'  = s4'/N'
+    δ2_a = p3_a − p3'
+    δ2_b = p3_b − p3'
+    s5'  = s5_a + δ1_a·δ2_a·N_a + s5_b + δ1_b·δ2_b·N_b
+    s6'  = s6_a + δ2_a²·N_a + s6_b + δ2_b²·N_b
+    s11' = s11_a + 2·δ1_a·s5_a + δ2_a·s2_a + δ1_a²·δ2_a·N_a + s11_b + 2·δ1_b·s5_b + δ2_b·s2_b + δ1_b²·δ2_b·N_b
+    s12' = s12_a + 2·δ2_a·s5_a + δ1_a·s6_a + δ1_a·δ2_a²·N_a + s12_b + 2·δ2_b·s5_b + δ1_b·s6_b + δ1_b·δ2_b²·N_b
+    s13' = s13_a + 3·δ2_a·s6_a + δ2_a³·N_a + s13_b + 3·δ2_b·s6_b + δ2_b³·N_b
+    s14' = s14_a + 4·δ1_a·s1_a + 6·δ1_a²·s2_a + δ1_a⁴·N_a + s14_b + 4·δ1_b·s1_b + 6·δ1_b²·s2_b + δ1_b⁴·N_b
+    s15' = s15_a + 2·δ1_a·s12_a + 2·δ2_a·s11_a + 4·δ1_a·δ2_a·s5_a + δ1_a²·s6_a + δ2_a²·s2_a + δ1_a²·δ2_a²·N_a + s15_b + 2·δ1_b·s12_b + 2·δ2_b·s11_b + 4·δ1_b·δ2_b·s5_b + δ1_b²·s6_b + δ2_b²·s2_b + δ1_b²·δ2_b²·N_b
+    s16' = s16_a + 3·δ1_a·s11_a + δ2_a·s1_a + 3·δ1_a·δ2_a·s2_a + 3·δ1_a²·s5_a + δ1_a³·δ2_a·N_a + s16_b + 3·δ1_b·s11_b + δ2_b·s1_b + 3·δ1_b·δ2_b·s2_b + 3·δ1_b²·s5_b + δ1_b³·δ2_b·N_b
+    s17' = s17_a + 4·δ2_a·s13_a + 6·δ2_a²·s6_a + δ2_a⁴·N_a + s17_b + 4·δ2_b·s13_b + 6·δ2_b²·s6_b + δ2_b⁴·N_b
+    s18' = s18_a + 3·δ2_a·s12_a + 3·δ2_a²·s5_a + δ1_a·s13_a + 3·δ1_a·δ2_a·s6_a + δ1_a·δ2_a³·N_a + s18_b + 3·δ2_b·s12_b + 3·δ2_b²·s5_b + δ1_b·s13_b + 3·δ1_b·δ2_b·s6_b + δ1_b·δ2_b³·N_b
+
+Dangers
+    s2/N_l divides and may be 0: the result is then what IEEE division gives
+    p2 divides and may be 0: the result is then what IEEE division gives
+    p6 divides and may be 0: the result is then what IEEE division gives
+    p5 divides and may be 0: the result is then what IEEE division gives
+    s7 = s11/(p2²·p6) − p4·s1/(p2²·p5·p6) is a difference of sums: it cancels where they are large against it
+    s8 = s12/(p2·p6²) − 2·p4·s11/(p2·p5·p6²) + p4²·s1/(p2·p5²·p6²) is a difference of sums: it cancels where they are large against it
+    s9 = s13/p6³ − 3·p4·s12/(p5·p6³) + 3·p4²·s11/(p5²·p6³) − p4³·s1/(p5³·p6³) is a difference of sums: it cancels where they are large against it
+    s10 = s14·(1/p2⁴ + 2·p4²/(p2²·p5²·p6²) + p4⁴/(p5⁴·p6⁴)) + s15·(2/(p2²·p6²) + 6·p4²/(p5²·p6⁴)) + s16·(−4·p4/(p2²·p5·p6²) − 4·p4³/(p5³·p6⁴)) + s17/p6⁴ − 4·p4·s18/(p5·p6⁴) is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 534ad7948368e6f4db25bef9c4a8bc0e43b7c3b1d207a4dcc4ee396b9d6e1405
+Schedule: tiles of 2048 along l, rows shared between threads
+Needs NumPy and Numba.  `python mardia_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"X": "l plane"}
+DTYPES = {"X": "float32"}
+TILE, BLOCK = 2048, 1
+
+
+def mardia(X, *, threads=None):
+    """mardia in one pass over l.
+
+    Takes float32 X[…, l, plane]; gives float32 […], float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"X": X}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["X"], INPUTS["X"], "l plane", batch),
+        lengths["l"], lengths["plane"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def make_S1(S1, X, n_plane, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0
+        for i_plane in range(n_plane):
+            t2 = i_plane == 0
+            t3 = f8(X[i_l, i_plane]) if t2 else f8(0)
+            t1 = t1 + t3
+        S1[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def make_S2(S2, X, n_plane, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0
+        for i_plane in range(n_plane):
+            t2 = i_plane == 1
+            t3 = f8(X[i_l, i_plane]) if t2 else f8(0)
+            t1 = t1 + t3
+        S2[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def fold_0(S1, S2, n):
+    wide_vectors()
+    s = 0.0
+    s4 = 0.0
+    for i_l in range(n):
+        s = s + f8(S1[i_l])
+        s4 = s4 + f8(S2[i_l])
+    return s, s4
+
+
+@njit(**PART)
+def value_1(s, N, s4):
+    t1 = s / f8(N)
+    p1 = t1
+    t2 = s4 / f8(N)
+    p3 = t2
+    return p1, p3
+
+
+@njit(**PART)
+def rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = t3 * t3
+    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t6 = old_s2 + t5
+    s2 = t6
+    t7 = 3.0 * t3
+    t8 = 0.0 if old_s2 == 0.0 else t7 * old_s2
+    t9 = old_s1 + t8
+    t10 = t4 * t3
+    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t12 = t9 + t11
+    s1 = t12
+    t13 = old_p3 if np.isfinite(old_p3) else 0.0
+    t14 = p3 if np.isfinite(p3) else 0.0
+    t15 = t13 - t14
+    t16 = t3 * t15
+    t17 = 0.0 if f8(old_N) == 0.0 else t16 * f8(old_N)
+    t18 = old_s5 + t17
+    s5 = t18
+    t19 = t15 * t15
+    t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+    t21 = old_s6 + t20
+    s6 = t21
+    t22 = 2.0 * t3
+    t23 = 0.0 if old_s5 == 0.0 else t22 * old_s5
+    t24 = old_s11 + t23
+    t25 = 0.0 if old_s2 == 0.0 else t15 * old_s2
+    t26 = t24 + t25
+    t27 = t4 * t15
+    t28 = 0.0 if f8(old_N) == 0.0 else t27 * f8(old_N)
+    t29 = t26 + t28
+    s11 = t29
+    t30 = 2.0 * t15
+    t31 = 0.0 if old_s5 == 0.0 else t30 * old_s5
+    t32 = old_s12 + t31
+    t33 = 0.0 if old_s6 == 0.0 else t3 * old_s6
+    t34 = t32 + t33
+    t35 = t16 * t15
+    t36 = 0.0 if f8(old_N) == 0.0 else t35 * f8(old_N)
+    t37 = t34 + t36
+    s12 = t37
+    t38 = 3.0 * t15
+    t39 = 0.0 if old_s6 == 0.0 else t38 * old_s6
+    t40 = old_s13 + t39
+    t41 = t19 * t15
+    t42 = 0.0 if f8(old_N) == 0.0 else t41 * f8(old_N)
+    t43 = t40 + t42
+    s13 = t43
+    t44 = 4.0 * t3
+    t45 = 0.0 if old_s1 == 0.0 else t44 * old_s1
+    t46 = s14 + t45
+    t47 = 6.0 * t4
+    t48 = 0.0 if old_s2 == 0.0 else t47 * old_s2
+    t49 = t46 + t48
+    t50 = t10 * t3
+    t51 = 0.0 if f8(old_N) == 0.0 else t50 * f8(old_N)
+    t52 = t49 + t51
+    s14 = t52
+    t53 = 0.0 if old_s12 == 0.0 else t22 * old_s12
+    t54 = s15 + t53
+    t55 = 0.0 if old_s11 == 0.0 else t30 * old_s11
+    t56 = t54 + t55
+    t57 = 4.0 * t16
+    t58 = 0.0 if old_s5 == 0.0 else t57 * old_s5
+    t59 = t56 + t58
+    t60 = 0.0 if old_s6 == 0.0 else t4 * old_s6
+    t61 = t59 + t60
+    t62 = 0.0 if old_s2 == 0.0 else t19 * old_s2
+    t63 = t61 + t62
+    t64 = t27 * t15
+    t65 = 0.0 if f8(old_N) == 0.0 else t64 * f8(old_N)
+    t66 = t63 + t65
+    s15 = t66
+    t67 = 0.0 if old_s11 == 0.0 else t7 * old_s11
+    t68 = s16 + t67
+    t69 = 0.0 if old_s1 == 0.0 else t15 * old_s1
+    t70 = t68 + t69
+    t71 = 3.0 * t16
+    t72 = 0.0 if old_s2 == 0.0 else t71 * old_s2
+    t73 = t70 + t72
+    t74 = 3.0 * t4
+    t75 = 0.0 if old_s5 == 0.0 else t74 * old_s5
+    t76 = t73 + t75
+    t77 = t10 * t15
+    t78 = 0.0 if f8(old_N) == 0.0 else t77 * f8(old_N)
+    t79 = t76 + t78
+    s16 = t79
+    t80 = 4.0 * t15
+    t81 = 0.0 if old_s13 == 0.0 else t80 * old_s13
+    t82 = s17 + t81
+    t83 = 6.0 * t19
+    t84 = 0.0 if old_s6 == 0.0 else t83 * old_s6
+    t85 = t82 + t84
+    t86 = t41 * t15
+    t87 = 0.0 if f8(old_N) == 0.0 else t86 * f8(old_N)
+    t88 = t85 + t87
+    s17 = t88
+    t89 = 0.0 if old_s12 == 0.0 else t38 * old_s12
+    t90 = s18 + t89
+    t91 = 3.0 * t19
+    t92 = 0.0 if old_s5 == 0.0 else t91 * old_s5
+    t93 = t90 + t92
+    t94 = 0.0 if old_s13 == 0.0 else t3 * old_s13
+    t95 = t93 + t94
+    t96 = 0.0 if old_s6 == 0.0 else t71 * old_s6
+    t97 = t95 + t96
+    t98 = t35 * t15
+    t99 = 0.0 if f8(old_N) == 0.0 else t98 * f8(old_N)
+    t100 = t97 + t99
+    s18 = t100
+    return s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
+
+
+@njit(**LOOP)
+def fold_1(S1, p1, S2, p3, n):
+    wide_vectors()
+    s2 = 0.0
+    s1 = 0.0
+    s5 = 0.0
+    s6 = 0.0
+    s11 = 0.0
+    s12 = 0.0
+    s13 = 0.0
+    s14 = 0.0
+    s15 = 0.0
+    s16 = 0.0
+    s17 = 0.0
+    s18 = 0.0
+    t1 = p1 if np.isfinite(p1) else 0.0
+    t5 = p3 if np.isfinite(p3) else 0.0
+    for i_l in range(n):
+        t2 = f8(S1[i_l]) - t1
+        t3 = t2 * t2
+        s2 = s2 + t3
+        t4 = t3 * t2
+        s1 = s1 + t4
+        t6 = f8(S2[i_l]) - t5
+        t7 = t2 * t6
+        s5 = s5 + t7
+        t8 = t6 * t6
+        s6 = s6 + t8
+        t9 = t3 * t6
+        s11 = s11 + t9
+        t10 = t7 * t6
+        s12 = s12 + t10
+        t11 = t8 * t6
+        s13 = s13 + t11
+        t12 = t4 * t2
+        s14 = s14 + t12
+        t13 = t9 * t6
+        s15 = s15 + t13
+        t14 = t4 * t6
+        s16 = s16 + t14
+        t15 = t11 * t6
+        s17 = s17 + t15
+        t16 = t10 * t6
+        s18 = s18 + t16
+    return s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
+
+
+@njit(**PART)
+def finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, p6, p4, p5, s3, n_l, s7, s8, s9, s10):
+    t1 = s / f8(N)
+    p1 = t1
+    t2 = p1
+    t3 = t2 - t2
+    t4 = t3 * t3
+    t5 = t4 * 1.0
+    t6 = 1.0 + t5
+    t7 = t6 != t6
+    t8 = s2 - s2
+    t9 = t8 == 0.0
+    t10 = p1 - p1
+    t11 = t10 == 0.0
+    t12 = p1 if t11 else f8(0)
+    t13 = t12 - p1
+    t14 = t13 * t13
+    t15 = t14 * f8(N)
+    t16 = s2 + t15
+    t17 = t16 if t9 else nan
+    t18 = t17 if t7 else s2
+    s2 = t18
+    t19 = 3.0 * t3
+    t20 = t19 * 1.0
+    t21 = 1.0 + t20
+    t22 = t4 * t3
+    t23 = t22 * 1.0
+    t24 = t21 + t23
+    t25 = t24 != t24
+    t26 = nan if t25 else s1
+    s1 = t26
+    t27 = s4 / f8(N)
+    p3 = t27
+    t28 = p3
+    t29 = t28 - t28
+    t30 = t3 * t29
+    t31 = t30 * 1.0
+    t32 = 1.0 + t31
+    t33 = t32 != t32
+    t34 = s5 - s5
+    t35 = t34 == 0.0
+    t36 = p3 - p3
+    t37 = t36 == 0.0
+    t38 = p3 if t37 else f8(0)
+    t39 = t38 - p3
+    t40 = t13 * t39
+    t41 = t40 * f8(N)
+    t42 = s5 + t41
+    t43 = t42 if t35 else nan
+    t44 = t43 if t33 else s5
+    s5 = t44
+    t45 = t29 * t29
+    t46 = t45 * 1.0
+    t47 = 1.0 + t46
+    t48 = t47 != t47
+    t49 = s6 - s6
+    t50 = t49 == 0.0
+    t51 = t39 * t39
+    t52 = t51 * f8(N)
+    t53 = s6 + t52
+    t54 = t53 if t50 else nan
+    t55 = t54 if t48 else s6
+    s6 = t55
+    t56 = 2.0 * t3
+    t57 = t56 * 1.0
+    t58 = 1.0 + t57
+    t59 = t29 * 1.0
+    t60 = t58 + t59
+    t61 = t4 * t29
+    t62 = t61 * 1.0
+    t63 = t60 + t62
+    t64 = t63 != t63
+    t65 = nan if t64 else s11
+    s11 = t65
+    t66 = 2.0 * t29
+    t67 = t66 * 1.0
+    t68 = 1.0 + t67
+    t69 = t3 * 1.0
+    t70 = t68 + t69
+    t71 = t30 * t29
+    t72 = t71 * 1.0
+    t73 = t70 + t72
+    t74 = t73 != t73
+    t75 = nan if t74 else s12
+    s12 = t75
+    t76 = 3.0 * t29
+    t77 = t76 * 1.0
+    t78 = 1.0 + t77
+    t79 = t45 * t29
+    t80 = t79 * 1.0
+    t81 = t78 + t80
+    t82 = t81 != t81
+    t83 = nan if t82 else s13
+    s13 = t83
+    t84 = 4.0 * t3
+    t85 = t84 * 1.0
+    t86 = 1.0 + t85
+    t87 = 6.0 * t4
+    t88 = t87 * 1.0
+    t89 = t86 + t88
+    t90 = t22 * t3
+    t91 = t90 * 1.0
+    t92 = t89 + t91
+    t93 = t92 != t92
+    t94 = nan if t93 else s14
+    s14 = t94
+    t95 = t58 + t67
+    t96 = 4.0 * t30
+    t97 = t96 * 1.0
+    t98 = t95 + t97
+    t99 = t98 + t5
+    t100 = t99 + t46
+    t101 = t61 * t29
+    t102 = t101 * 1.0
+    t103 = t100 + t102
+    t104 = t103 != t103
+    t105 = nan if t104 else s15
+    s15 = t105
+    t106 = t21 + t59
+    t107 = 3.0 * t30
+    t108 = t107 * 1.0
+    t109 = t106 + t108
+    t110 = 3.0 * t4
+    t111 = t110 * 1.0
+    t112 = t109 + t111
+    t113 = t22 * t29
+    t114 = t113 * 1.0
+    t115 = t112 + t114
+    t116 = t115 != t115
+    t117 = nan if t116 else s16
+    s16 = t117
+    t118 = 4.0 * t29
+    t119 = t118 * 1.0
+    t120 = 1.0 + t119
+    t121 = 6.0 * t45
+    t122 = t121 * 1.0
+    t123 = t120 + t122
+    t124 = t79 * t29
+    t125 = t124 * 1.0
+    t126 = t123 + t125
+    t127 = t126 != t126
+    t128 = nan if t127 else s17
+    s17 = t128
+    t129 = 3.0 * t45
+    t130 = t129 * 1.0
+    t131 = t78 + t130
+    t132 = t131 + t69
+    t133 = t132 + t108
+    t134 = t71 * t29
+    t135 = t134 * 1.0
+    t136 = t133 + t135
+    t137 = t136 != t136
+    t138 = nan if t137 else s18
+    s18 = t138
+    t139 = s2 / f8(N)
+    t140 = np.sqrt(t139)
+    p2 = t140
+    t141 = 1.0 / p2
+    t142 = t141 * t141
+    t143 = t142 * t141
+    t144 = t143 * s1
+    s3 = t144
+    t145 = s5 / f8(N)
+    p4 = t145
+    p5 = t139
+    t146 = s6 / f8(N)
+    t147 = t145 * t145
+    t148 = t147 / t139
+    t149 = t146 - t148
+    t150 = np.sqrt(t149)
+    p6 = t150
+    t151 = 1.0 / p6
+    t152 = t142 * t151
+    t153 = t152 * s11
+    t154 = p4 * t141
+    t155 = t154 * t141
+    t156 = 1.0 / p5
+    t157 = t155 * t156
+    t158 = t157 * t151
+    t159 = -t158
+    t160 = t159 * s1
+    t161 = t153 + t160
+    s7 = t161
+    t162 = t141 * t151
+    t163 = t162 * t151
+    t164 = t163 * s12
+    t165 = t154 * t156
+    t166 = t165 * t151
+    t167 = t166 * t151
+    t168 = (-2.0) * t167
+    t169 = t168 * s11
+    t170 = t164 + t169
+    t171 = p4 * p4
+    t172 = t171 * t141
+    t173 = t172 * t156
+    t174 = t173 * t156
+    t175 = t174 * t151
+    t176 = t175 * t151
+    t177 = t176 * s1
+    t178 = t170 + t177
+    s8 = t178
+    t179 = t151 * t151
+    t180 = t179 * t151
+    t181 = t180 * s13
+    t182 = p4 * t156
+    t183 = t182 * t151
+    t184 = t183 * t151
+    t185 = t184 * t151
+    t186 = (-3.0) * t185
+    t187 = t186 * s12
+    t188 = t181 + t187
+    t189 = t171 * t156
+    t190 = t189 * t156
+    t191 = t190 * t151
+    t192 = t191 * t151
+    t193 = t192 * t151
+    t194 = 3.0 * t193
+    t195 = t194 * s11
+    t196 = t188 + t195
+    t197 = t171 * p4
+    t198 = t197 * t156
+    t199 = t198 * t156
+    t200 = t199 * t156
+    t201 = t200 * t151
+    t202 = t201 * t151
+    t203 = t202 * t151
+    t204 = -t203
+    t205 = t204 * s1
+    t206 = t196 + t205
+    s9 = t206
+    t207 = s3 / f8(n_l)
+    t208 = t207 * t207
+    t209 = s7 / f8(n_l)
+    t210 = t209 * t209
+    t211 = 3.0 * t210
+    t212 = t208 + t211
+    t213 = s8 / f8(n_l)
+    t214 = t213 * t213
+    t215 = 3.0 * t214
+    t216 = t212 + t215
+    t217 = s9 / f8(n_l)
+    t218 = t217 * t217
+    t219 = t216 + t218
+    out0 = f4(t219)
+    t220 = t143 * t141
+    t221 = t172 * t141
+    t222 = t221 * t156
+    t223 = t222 * t156
+    t224 = t223 * t151
+    t225 = t224 * t151
+    t226 = 2.0 * t225
+    t227 = t220 + t226
+    t228 = t197 * p4
+    t229 = t228 * t156
+    t230 = t229 * t156
+    t231 = t230 * t156
+    t232 = t231 * t156
+    t233 = t232 * t151
+    t234 = t233 * t151
+    t235 = t234 * t151
+    t236 = t235 * t151
+    t237 = t227 + t236
+    t238 = t237 * s14
+    t239 = t152 * t151
+    t240 = 2.0 * t239
+    t241 = t193 * t151
+    t242 = 6.0 * t241
+    t243 = t240 + t242
+    t244 = t243 * s15
+    t245 = t238 + t244
+    t246 = t158 * t151
+    t247 = (-4.0) * t246
+    t248 = t203 * t151
+    t249 = (-4.0) * t248
+    t250 = t247 + t249
+    t251 = t250 * s16
+    t252 = t245 + t251
+    t253 = t180 * t151
+    t254 = t253 * s17
+    t255 = t252 + t254
+    t256 = t185 * t151
+    t257 = (-4.0) * t256
+    t258 = t257 * s18
+    t259 = t255 + t258
+    s10 = t259
+    t260 = s10 / f8(n_l)
+    out1 = f4(t260)
+    return p1, s2, s1, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, s3, p4, p5, p6, s7, s8, s9, out0, s10, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
+    wide_vectors()
+    S1_all = np.empty(tile, f4)
+    S2_all = np.empty(tile, f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s = f8(0.0)
+        N = i8(0)
+        s4 = f8(0.0)
+        s2 = f8(0.0)
+        s1 = f8(0.0)
+        s5 = f8(0.0)
+        s6 = f8(0.0)
+        s11 = f8(0.0)
+        s12 = f8(0.0)
+        s13 = f8(0.0)
+        s14 = f8(0.0)
+        s15 = f8(0.0)
+        s16 = f8(0.0)
+        s17 = f8(0.0)
+        s18 = f8(0.0)
+        p1 = f8(0)
+        p2 = f8(0)
+        p3 = f8(0)
+        p4 = f8(0)
+        p5 = f8(0)
+        p6 = f8(0)
+        s3 = f8(0)
+        s7 = f8(0)
+        s8 = f8(0)
+        s9 = f8(0)
+        s10 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            X_tile = X[b_X[b], t0:t0 + n]
+            S1 = S1_all[:n].reshape((n,))
+            S2 = S2_all[:n].reshape((n,))
+            make_S1(S1, X_tile, n_plane, n)
+            make_S2(S2, X_tile, n_plane, n)
+            old_p1 = p1
+            old_N = N
+            old_s2 = s2
+            old_p3 = p3
+            old_s5 = s5
+            old_s6 = s6
+            old_s1 = s1
+            old_s12 = s12
+            old_s11 = s11
+            old_s13 = s13
+            N += 1 * n
+            r0, r1 = fold_0(S1, S2, n)
+            s = s + r0
+            s4 = s4 + r1
+            ahead(X_tile, X_tile.size)
+            p1, p3 = value_1(s, N, s4)
+            if t0 > begin:
+                s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18)
+            r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1, p1, S2, p3, n)
+            s2 = s2 + r0
+            s1 = s1 + r1
+            s5 = s5 + r2
+            s6 = s6 + r3
+            s11 = s11 + r4
+            s12 = s12 + r5
+            s13 = s13 + r6
+            s14 = s14 + r7
+            s15 = s15 + r8
+            s16 = s16 + r9
+            s17 = s17 + r10
+            s18 = s18 + r11
+        p1, s2, s1, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, s3, p4, p5, p6, s7, s8, s9, out0[b], s10, out1[b] = finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, p6, p4, p5, s3, n_l, s7, s8, s9, s10)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_X, X, n_l, n_plane, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, n_l, n_plane, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'plane')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X):
+    """mardia as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'l plane')
+    lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
+    d1 = reduced("sum", np.where(positions("plane", lengths["plane"]) == 0, X, 0), "plane")
+    t1 = d1 - reduced("sum", d1, "l") / lengths["l"]
+    t2 = reduced("sum", t1 * t1, "l") / lengths["l"]
+    t3 = t1 / np.sqrt(t2)
+    d2 = reduced("sum", np.where(positions("plane", lengths["plane"]) == 1, X, 0), "plane")
+    t4 = d2 - reduced("sum", d2, "l") / lengths["l"]
+    t5 = reduced("sum", t1 * t4, "l") / lengths["l"]
+    t6 = (t4 - t1 * t5 / t2) / np.sqrt(reduced("sum", t4 * t4, "l") / lengths["l"] - t5 * t5 / t2)
+    return (taken_out((reduced("sum", t3 ** 3, "l") / lengths["l"]) ** 2 + 3.0 * (reduced("sum", t3 ** 2 * t6, "l") / lengths["l"]) ** 2 + 3.0 * (reduced("sum", t3 * t6 ** 2, "l") / lengths["l"]) ** 2 + (reduced("sum", t6 ** 3, "l") / lengths["l"]) ** 2, '', lengths), taken_out(reduced("sum", (t3 * t3 + t6 * t6) ** 2, "l") / lengths["l"], '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'X': 'normal'}, {}, []
+    for length in (1025, 4103, 10237):
+        sizes, rng = {"plane": 4, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"mardia, l = {length}", arrays, scalars))
+    return 0 if passed_over(mardia, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

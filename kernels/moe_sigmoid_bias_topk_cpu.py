@@ -1,0 +1,443 @@
+"""moe_sigmoid_bias_topk: one pass over l, 2 words of state per row, commutative merge.
+
+s = σ(x); I = top 4 of s + b; w_i = 2.5 s_i/Σ_I s; the weights and I.
+
+The operator
+    moe_sigmoid_bias_topk(x[l], b[l]):
+        t1 = 0.5 * tanh(0.5 * x) + 0.5
+        d1 = argtopk(t1 + b, l, 4, name=t)
+        d2 = sum(where(index(l) == d1, t1, 0), l)
+        return 2.5 * d2 / (sum(d2, t) + 1e-20), d1
+
+One more element (a prime marks the new value)
+    pos' = best_positions(4, pos, l)
+    s1'  = Σ_t__1 (s1 if pos = pos' else 0) + (0.5·tanh(0.5·x[l]) + 0.5 if l = pos' else 0)
+
+Two states a and b
+    pos' = best_positions(4, pos_a, pos_b)
+    s1'  = Σ_t__1 (s1_a if pos_a = pos' else 0) + Σ_t__1 (s1_b if pos_b = pos' else 0)
+
+Dangers
+    Σ_t s + 1e−20 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+contract_absorbs_factor, sum_enters_contract, reset_among
+Certificate: sha256 c37bddf5d5d1a4d39f1d94b4f4a2095acb72b61ab92aa7432ef743f5491013fa
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba.  `python moe_sigmoid_bias_topk_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l", "b": "l"}
+DTYPES = {"x": "float32", "b": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def moe_sigmoid_bias_topk(x, b, *, threads=None):
+    """moe_sigmoid_bias_topk in one pass over l.
+
+    Takes float32 x[…, l], float32 b[…, l]; gives float32 […, t], int64 […, t].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "b": b}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    lengths["t"] = places(4, "l", lengths["l"])
+    out0 = written(lengths, batch, "t", f4)
+    out1 = written(lengths, batch, "t", i8)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["b"], INPUTS["b"], "l", batch),
+        lengths["l"], lengths["t"], out0, out1)
+    return (given_back(out0, batch, "t", "t"), given_back(out1, batch, "t", "t"))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(**PART)
+def insert(best, at, value, position):
+    """Put a value among the k best so far, largest first."""
+    place = best.shape[0] - 1
+    if comes_first(value, best[place], at[place]):
+        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+            best[place], at[place] = best[place - 1], at[place - 1]
+            place -= 1
+        best[place], at[place] = value, position
+
+
+@njit(**PART)
+def keep(pos, s1, old_pos, old_s1):
+    for at0 in range(pos.shape[0]):
+        old_pos[at0] = pos[at0]
+    for at0 in range(s1.shape[0]):
+        old_s1[at0] = s1[at0]
+
+
+@njit(**LOOP)
+def best_pos(pos_value, pos, x, v_b, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 64):
+        nb = min(64, n - i0)
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t1 = f4(0.5) * x[i_l]
+            t2 = np.tanh(t1)
+            t3 = f4(0.5) * t2
+            t4 = t3 + f4(0.5)
+            t5 = t4 + v_b[i_l]
+            r0 = larger(r0, t5)
+        if pos[-1] < 0 or not r0 <= pos_value[-1]:
+            for i in range(nb):
+                i_l = i0 + i
+                t1 = f4(0.5) * x[i_l]
+                t2 = np.tanh(t1)
+                t3 = f4(0.5) * t2
+                t4 = t3 + f4(0.5)
+                t5 = t4 + v_b[i_l]
+                insert(pos_value, pos, f8(t5), (start + i_l))
+
+
+@njit(**PART)
+def rebase_1(s1, old_pos, pos, old_s1, n_t__1, n_t):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = old_pos[i_t__1] == pos[i_t]
+            t3 = old_s1[i_t__1] if t2 else f8(0)
+            t1 = t1 + t3
+        s1[i_t] = t1
+
+
+@njit(**LOOP)
+def fold_1(start, pos, x, s1, n_t, n):
+    wide_vectors()
+    for i_l in range(n):
+        t2 = 0.5 * f8(x[i_l])
+        t3 = np.tanh(t2)
+        t4 = 0.5 * t3
+        t5 = t4 + 0.5
+        for i_t in range(n_t):
+            t1 = (start + i_l) == pos[i_t]
+            t6 = t5 if t1 else f8(0)
+            s1[i_t] = s1[i_t] + t6
+
+
+@njit(**PART)
+def finish(s1, pos, n_t__1, n_t, s, out0, out1):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = pos[i_t__1] == pos[i_t]
+            t3 = 1.0 if t2 else f8(0)
+            t1 = t1 + t3
+        t4 = t1 != t1
+        t5 = nan if t4 else s1[i_t]
+        s1[i_t] = t5
+    for i_t in range(n_t):
+        t6 = 0.0
+        for i_t__1 in range(n_t__1):
+            t7 = pos[i_t__1] == pos[i_t]
+            t8 = s1[i_t__1] if t7 else f8(0)
+            t6 = t6 + t8
+        s[i_t] = t6
+    t10 = 0.0
+    for i_t in range(n_t):
+        t10 = t10 + s[i_t]
+    t11 = t10 + 1e-20
+    for i_t in range(n_t):
+        t9 = 2.5 * s[i_t]
+        t12 = t9 / t11
+        out0[i_t] = f4(t12)
+    for i_t in range(n_t):
+        out1[i_t] = pos[i_t]
+
+
+@njit(**PART)
+def empty_state(pos, pos_value, s1, s):
+    for at0 in range(pos.shape[0]):
+        pos[at0] = -1
+    for at0 in range(pos_value.shape[0]):
+        pos_value[at0] = -inf
+    for at0 in range(s1.shape[0]):
+        s1[at0] = 0.0
+    for at0 in range(s.shape[0]):
+        s[at0] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1):
+    wide_vectors()
+    pos = np.empty((n_t,), i8)
+    pos_value = np.empty((n_t,), f8)
+    s1 = np.empty((n_t,), f8)
+    s = np.empty((n_t,), f8)
+    old_pos = np.empty((n_t,), i8)
+    old_s1 = np.empty((n_t,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        empty_state(pos, pos_value, s1, s)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            keep(pos, s1, old_pos, old_s1)
+            best_pos(pos_value, pos, x_tile, v_b_tile, t0, n)
+            ahead(x_tile, x_tile.size)
+            ahead(v_b_tile, v_b_tile.size)
+            if t0 > begin:
+                rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
+            fold_1(t0, pos, x_tile, s1, n_t, n)
+        finish(s1, pos, n_t, n_t, s, out0[b], out1[b])
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def places(number, axis, length):
+    """A top-k number that there are enough elements for."""
+    if int(number) != number or not 1 <= number <= length:
+        raise ValueError(f"{number} of the {length} elements of axis {axis} cannot be chosen: give a whole number from 1 to {length}")
+    return int(number)
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 't')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def largest(body, axis, k, out, where=None):
+    """The positions of the k largest elements along an axis, as an axis `out`; of equals the first comes first."""
+    order = np.argsort(-body if where is None else np.where(where, -body, np.inf), axis=along(axis), kind="stable")
+    return np.swapaxes(np.take(order, range(k), along(axis)), along(axis), along(out))
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, b):
+    """moe_sigmoid_bias_topk as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    b = spread(b, 'l')
+    lengths = {"l": x.shape[-2], "t": 4}
+    t1 = 0.5 * np.tanh(0.5 * x) + 0.5
+    d1 = largest(t1 + b, "l", 4, "t")
+    d2 = reduced("sum", np.where(positions("l", lengths["l"]) == d1, t1, 0), "l")
+    return (taken_out(2.5 * d2 / (reduced("sum", d2, "t") + 1e-20), 't', lengths), taken_out(d1, 't', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'b': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"moe_sigmoid_bias_topk, l = {length}", arrays, scalars))
+    return 0 if passed_over(moe_sigmoid_bias_topk, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

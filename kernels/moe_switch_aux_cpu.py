@@ -1,0 +1,404 @@
+"""moe_switch_aux: one pass over l, 3 words of state per row, commutative merge.
+
+Over tokens l: E Σ_e f_e P_e with f = share routed to e and P = mean softmax; and mean (lse_e X)².
+
+The operator
+    moe_switch_aux(X[l, e]):
+        d1 = max(X, e)
+        t1 = exp(X - d1)
+        d2 = sum(t1, e)
+        return size(e) * sum(sum(where(index(e) == argmax(X, e), 1.0, 0.0), l) / size(l) * (sum(t1 / d2, l) / size(l)), e), sum((d1 + log(d2)) ** 2, l) / size(l)
+
+One more element (a prime marks the new value)
+    s'  = s + (1 if e = argmax_e X[l,e] else 0)
+    s2' = s2 + exp(X[l,e] − max_e X[l,e])/(Σ_e exp(X[l,e] − max_e X[l,e]))
+    s3' = s3 + (max_e X[l,e] + log(Σ_e exp(X[l,e] − max_e X[l,e])))²
+
+Two states a and b
+    s'  = s_a + s_b
+    s2' = s2_a + s2_b
+    s3' = s3_a + s3_b
+
+Dangers
+    exp(X[l,e] − max_e X[l,e]) may overflow: nothing bounds its exponent
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
+Certificate: sha256 b4699e328e40521e9b948654c9ee51de0ab32fe0971c82e5dad9a16811bf2257
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python moe_switch_aux_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"X": "l e"}
+DTYPES = {"X": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def moe_switch_aux(X, *, threads=None):
+    """moe_switch_aux in one pass over l.
+
+    Takes float32 X[…, l, e]; gives float32 […], float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"X": X}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["X"], INPUTS["X"], "l e", batch),
+        lengths["l"], lengths["e"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(**LOOP)
+def make_S1(S1, X, n_e, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = -1
+        t1_value = -inf
+        for i_e in range(n_e):
+            if comes_first(f8(X[i_l, i_e]), t1_value, t1):
+                t1, t1_value = i_e, f8(X[i_l, i_e])
+        S1[i_l] = t1
+
+
+@njit(**LOOP)
+def make_S2(S2, X, n_e, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = (-inf)
+        for i_e in range(n_e):
+            t1 = larger(t1, f8(X[i_l, i_e]))
+        S2[i_l] = f4(t1)
+
+
+@njit(**LOOP)
+def make_S3(S3, X, n_e, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = f4(0.0)
+        t2 = f4(-inf)
+        for i_e in range(n_e):
+            t2 = larger(t2, X[i_l, i_e])
+        for i_e in range(n_e):
+            t3 = X[i_l, i_e] - t2
+            t4 = exp4(t3)
+            t1 = t1 + t4
+        S3[i_l] = t1
+
+
+@njit(**LOOP)
+def fold_0a(S1, s, X, S2, S3, s2, n_e, n):
+    wide_vectors()
+    for i_l in range(n):
+        t5 = f4(1.0) / S3[i_l]
+        for i_e in range(n_e):
+            t1 = i_e == S1[i_l]
+            t2 = f4(1.0) if t1 else f4(0.0)
+            s[i_e] = s[i_e] + f8(t2)
+            t3 = X[i_l, i_e] - S2[i_l]
+            t4 = exp4(t3)
+            t6 = t4 * t5
+            s2[i_e] = s2[i_e] + f8(t6)
+
+
+@njit(**LOOP)
+def fold_0b(S2, S3, n):
+    wide_vectors()
+    s3 = 0.0
+    for i_l in range(n):
+        t1 = np.log(f8(S3[i_l]))
+        t2 = f8(S2[i_l]) + t1
+        t3 = t2 * t2
+        s3 = s3 + t3
+    return s3
+
+
+@njit(**PART)
+def finish(n_e, s, n_l, s2, s3):
+    t1 = 0.0
+    for i_e in range(n_e):
+        t2 = s[i_e] / f8(n_l)
+        t3 = s2[i_e] / f8(n_l)
+        t4 = t2 * t3
+        t1 = t1 + t4
+    t5 = f8(n_e) * t1
+    out0 = f4(t5)
+    t6 = s3 / f8(n_l)
+    out1 = f4(t6)
+    return out0, out1
+
+
+@njit(**PART)
+def empty_state(s, s2):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s2.shape[0]):
+        s2[at0] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_X, X, n_l, n_e, out0, out1):
+    wide_vectors()
+    s = np.empty((n_e,), f8)
+    s2 = np.empty((n_e,), f8)
+    S1_all = np.empty(tile, i8)
+    S2_all = np.empty(tile, f4)
+    S3_all = np.empty(tile, f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s3 = f8(0.0)
+        empty_state(s, s2)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            X_tile = X[b_X[b], t0:t0 + n]
+            S1 = S1_all[:n].reshape((n,))
+            S2 = S2_all[:n].reshape((n,))
+            S3 = S3_all[:n].reshape((n,))
+            make_S1(S1, X_tile, n_e, n)
+            make_S2(S2, X_tile, n_e, n)
+            make_S3(S3, X_tile, n_e, n)
+            fold_0a(S1, s, X_tile, S2, S3, s2, n_e, n)
+            r0 = fold_0b(S2, S3, n)
+            s3 = s3 + r0
+        out0[b], out1[b] = finish(n_e, s, n_l, s2, s3)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_X, X, n_l, n_e, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, n_l, n_e, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'e')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X):
+    """moe_switch_aux as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'l e')
+    lengths = {"l": X.shape[-2], "e": X.shape[-1]}
+    d1 = reduced("max", X, "e")
+    t1 = np.exp(X - d1)
+    d2 = reduced("sum", t1, "e")
+    return (taken_out(lengths["e"] * reduced("sum", reduced("sum", np.where(positions("e", lengths["e"]) == reduced("argmax", X, "e"), 1.0, 0.0), "l") / lengths["l"] * (reduced("sum", t1 / d2, "l") / lengths["l"]), "e"), '', lengths), taken_out(reduced("sum", (d1 + np.log(d2)) ** 2, "l") / lengths["l"], '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'X': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"e": 4, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"moe_switch_aux, l = {length}", arrays, scalars))
+    return 0 if passed_over(moe_switch_aux, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,390 @@
+"""quant_gemm_reassociate: one pass over l, 2 words of state per row, commutative merge.
+
+quant_gemm where fusion may round at the scale known so far.
+
+The operator
+    quant_gemm_reassociate(X[m, l], W[l, n]):
+        t1 = max(abs(X), l) / 127.0
+        return sum(round(X / t1, reassociate=True) * W, l) * t1
+
+One more element (a prime marks the new value)
+    m2' = max(m2, |X[m,l]|)
+    p1' = m2'/127
+    s'  = p1·s/p1' + W[l,n]·round(X[m,l]/p1')
+
+Two states a and b
+    m2'  = max(m2_a, m2_b)
+    p1_a = m2_a/127
+    p1_b = m2_b/127
+    p1'  = m2'/127
+    s'   = p1_a·s_a/p1' + p1_b·s_b/p1'
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, recentre_ratio,
+rounding_moves_ratio
+Certificate: sha256 99d8288901d21a60b13473da5f86585fc744b3148a342f27aa1c0104e0fcf1a0
+Schedule: tiles of 512 along l, blocks of 256 along m, rows shared between threads
+Needs NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot).  `python quant_gemm_reassociate_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from contextlib import nullcontext
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"X": "m l", "W": "l n"}
+DTYPES = {"X": "float32", "W": "float32"}
+TILE, BLOCK = 512, 256
+
+
+def quant_gemm_reassociate(X, W, *, threads=None):
+    """quant_gemm_reassociate in one pass over l.
+
+    Takes float32 X[…, m, l], float32 W[…, l, n]; gives float32 […, m, n].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"X": X, "W": W}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "m n", f4)
+    items = prod(batch) * -(-lengths["m"] // BLOCK)
+    with one_blas_thread():
+        kernel(
+            threads or get_num_threads(), items, TILE, BLOCK,
+            *laid_out(arrays["X"], INPUTS["X"], "m l", batch),
+            *laid_out(arrays["W"], INPUTS["W"], "l n", batch),
+            lengths["m"], lengths["l"], lengths["n"], out0)
+    return given_back(out0, batch, "m n", "m n")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def add(into, product):
+    """into += product."""
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] += product[i, j]
+
+
+@njit(**PART)
+def keep(p1, old_p1):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+
+
+@njit(**LOOP)
+def fold_0(X, n):
+    wide_vectors()
+    m2 = f4(-inf)
+    for i_l in range(n):
+        t1 = abs(X[i_l])
+        m2 = larger(m2, t1)
+    return m2
+
+
+@njit(**PART)
+def value_1_rows(m2):
+    t1 = m2 / 127.0
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def rebase_1(s, old_p1, p1, n_n):
+    t1 = 1.0 if old_p1 == p1 else old_p1 / p1
+    for i_n in range(n_n):
+        t2 = f4(0.0) if s[i_n] == f4(0.0) else f4(t1) * s[i_n]
+        s[i_n] = t2
+
+
+@njit(**LOOP)
+def fold_1(X, p1, P1, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0 if p1 == 0.0 else f8(X[i_l]) / p1
+        t2 = np.rint(t1)
+        P1[i_l] = f4(t2)
+
+
+@njit(**PART)
+def finish(m2):
+    t1 = m2 / 127.0
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def finish_b(s, p1, n_n, out0, m2):
+    t1 = p1 / p1
+    t2 = t1 * 1.0
+    t3 = t2 != t2
+    for i_n in range(n_n):
+        t4 = f4(nan) if t3 else s[i_n]
+        s[i_n] = t4
+    t5 = m2 / 127.0
+    for i_n in range(n_n):
+        t6 = s[i_n] * f4(t5)
+        out0[i_n] = t6
+
+
+@njit(**PART)
+def empty_state(m2, s, p1):
+    for at0 in range(m2.shape[0]):
+        m2[at0] = (-inf)
+    for at0 in range(s.shape[0]):
+        for at1 in range(s.shape[1]):
+            s[at0, at1] = f4(0.0)
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_X, X, b_W, W, n_m, n_l, n_n, out0):
+    wide_vectors()
+    m2 = np.empty((block,), f8)
+    s = np.empty((block, n_n,), f4)
+    p1 = np.empty((block,), f8)
+    old_p1 = np.empty((block,), f8)
+    P1_all = np.empty(block * tile, f4)
+    R1_all = np.empty((block, n_n), f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        blocks = (n_m + block - 1) // block
+        i0 = rest % blocks * block
+        nb = min(block, n_m - i0)
+        rest //= blocks
+        b = rest
+        empty_state(m2, s, p1)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            W_tile = W[b_W[b], t0:t0 + n]
+            P1 = P1_all[:nb * n].reshape((nb, n))
+            keep(p1, old_p1)
+            for i in range(nb):
+                i_m = i0 + i
+                r0 = fold_0(X[b_X[b], i_m, t0:t0 + n], n)
+                m2[i] = larger(m2[i], f8(r0))
+            for i in range(nb):
+                i_m = i0 + i
+                p1[i] = value_1_rows(m2[i])
+            for i in range(nb):
+                i_m = i0 + i
+                if t0 > begin:
+                    rebase_1(s[i], old_p1[i], p1[i], n_n)
+                fold_1(X[b_X[b], i_m, t0:t0 + n], p1[i], P1[i], n)
+            np.dot(P1, W_tile, R1_all[:nb])
+            add(s[:nb], R1_all[:nb])
+        for i in range(nb):
+            i_m = i0 + i
+            p1[i] = finish(m2[i])
+            finish_b(s[i], p1[i], n_n, out0[b, i_m], m2[i])
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_X, X, b_W, W, n_m, n_l, n_n, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, b_W, W, n_m, n_l, n_n, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+def one_blas_thread():
+    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, user_api="blas")
+
+
+AXES = ('m', 'l', 'n')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X, W):
+    """quant_gemm_reassociate as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'm l')
+    W = spread(W, 'l n')
+    lengths = {"m": X.shape[-3], "l": X.shape[-2], "n": W.shape[-1]}
+    t1 = reduced("max", np.abs(X), "l") / 127.0
+    return taken_out(reduced("sum", np.round(X / t1) * W, "l") * t1, 'm n', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'X': 'normal', 'W': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"m": 259, "n": 6, "l": length}, np.random.default_rng(length)
+        shapes = {name: () + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"quant_gemm_reassociate, l = {length}", arrays, scalars))
+    return 0 if passed_over(quant_gemm_reassociate, definition, cases, 0.2) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,463 @@
+"""si_sdr: one pass over l, 6 words of state per row, commutative merge.
+
+α = Σ s e/Σ s² of the centred signals; y = 10 log₁₀(Σ (αs)² / Σ (e − αs)²).
+
+The operator
+    si_sdr(s[l], e[l]):
+        t1 = s - sum(s, l) / size(l)
+        t2 = e - sum(e, l) / size(l)
+        t3 = sum(t1 * t2, l) / sum(t1 * t1, l) * t1
+        return 10.0 * log(sum(t3 ** 2, l) / sum((t2 - t3) ** 2, l)) / log(10.0)
+
+One more element (a prime marks the new value)
+    s2' = s2 + s[l]
+    s3' = s3 + e[l]
+    N'  = N + 1
+    p1' = s2'/N'
+    p2' = s3'/N'
+    δ1  = p1 − p1'
+    δ2  = p2 − p2'
+    s4' = s4 + δ1·δ2·N + (e[l] − p2')·(s[l] − p1')
+    s5' = s5 + δ1²·N + (s[l] − p1')²
+    s1' = s1 + δ2²·N + (e[l] − p2')²
+
+Two states a and b
+    s2'  = s2_a + s2_b
+    s3'  = s3_a + s3_b
+    N'   = N_a + N_b
+    p1_a = s2_a/N_a
+    p2_a = s3_a/N_a
+    p1_b = s2_b/N_b
+    p2_b = s3_b/N_b
+    p1'  = s2'/N'
+    p2'  = s3'/N'
+    δ1_a = p1_a − p1'
+    δ2_a = p2_a − p2'
+    δ1_b = p1_b − p1'
+    δ2_b = p2_b − p2'
+    s4'  = s4_a + δ1_a·δ2_a·N_a + s4_b + δ1_b·δ2_b·N_b
+    s5'  = s5_a + δ1_a²·N_a + s5_b + δ1_b²·N_b
+    s1'  = s1_a + δ2_a²·N_a + s1_b + δ2_b²·N_b
+
+Dangers
+    s5 divides and may be 0: the result is then what IEEE division gives
+    s7 divides and may be 0: the result is then what IEEE division gives
+    s7 = s1 − 2·p3·s4 + p3²·s5 is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 5a9532128682ec329d2ea4999194439083cf633dd8589b2a94497f2e68039a05
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba.  `python si_sdr_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"s": "l", "e": "l"}
+DTYPES = {"s": "float32", "e": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def si_sdr(s, e, *, threads=None):
+    """si_sdr in one pass over l.
+
+    Takes float32 s[…, l], float32 e[…, l]; gives float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"s": s, "e": e}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["s"], INPUTS["s"], "l", batch),
+        *laid_out(arrays["e"], INPUTS["e"], "l", batch),
+        lengths["l"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def fold_0(s, e, n):
+    wide_vectors()
+    s2 = 0.0
+    s3 = 0.0
+    for i_l in range(n):
+        s2 = s2 + f8(s[i_l])
+        s3 = s3 + f8(e[i_l])
+    return s2, s3
+
+
+@njit(**PART)
+def value_1(s2, N, s3):
+    t1 = s2 / f8(N)
+    p1 = t1
+    t2 = s3 / f8(N)
+    p2 = t2
+    return p1, p2
+
+
+@njit(**PART)
+def rebase_1(s4, old_p1, p1, old_p2, p2, old_N, s5, s1):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = old_p2 if np.isfinite(old_p2) else 0.0
+    t5 = p2 if np.isfinite(p2) else 0.0
+    t6 = t4 - t5
+    t7 = t3 * t6
+    t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t9 = s4 + t8
+    s4 = t9
+    t10 = t3 * t3
+    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t12 = s5 + t11
+    s5 = t12
+    t13 = t6 * t6
+    t14 = 0.0 if f8(old_N) == 0.0 else t13 * f8(old_N)
+    t15 = s1 + t14
+    s1 = t15
+    return s4, s5, s1
+
+
+@njit(**LOOP)
+def fold_1(e, p2, s, p1, n):
+    wide_vectors()
+    s4 = 0.0
+    s5 = 0.0
+    s1 = 0.0
+    t1 = p2 if np.isfinite(p2) else 0.0
+    t3 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t2 = f8(e[i_l]) - t1
+        t4 = f8(s[i_l]) - t3
+        t5 = t2 * t4
+        s4 = s4 + t5
+        t6 = t4 * t4
+        s5 = s5 + t6
+        t7 = t2 * t2
+        s1 = s1 + t7
+    return s4, s5, s1
+
+
+@njit(**PART)
+def finish(s2, N, s3, p1, p2, s4, s5, s1, p3, s6, s7):
+    t1 = s2 / f8(N)
+    p1 = t1
+    t2 = s3 / f8(N)
+    p2 = t2
+    t3 = p1
+    t4 = t3 - t3
+    t5 = p2
+    t6 = t5 - t5
+    t7 = t4 * t6
+    t8 = t7 * 1.0
+    t9 = 1.0 + t8
+    t10 = t9 != t9
+    t11 = s4 - s4
+    t12 = t11 == 0.0
+    t13 = p1 - p1
+    t14 = t13 == 0.0
+    t15 = p1 if t14 else f8(0)
+    t16 = t15 - p1
+    t17 = p2 - p2
+    t18 = t17 == 0.0
+    t19 = p2 if t18 else f8(0)
+    t20 = t19 - p2
+    t21 = t16 * t20
+    t22 = t21 * f8(N)
+    t23 = s4 + t22
+    t24 = t23 if t12 else nan
+    t25 = t24 if t10 else s4
+    s4 = t25
+    t26 = t4 * t4
+    t27 = t26 * 1.0
+    t28 = 1.0 + t27
+    t29 = t28 != t28
+    t30 = s5 - s5
+    t31 = t30 == 0.0
+    t32 = t16 * t16
+    t33 = t32 * f8(N)
+    t34 = s5 + t33
+    t35 = t34 if t31 else nan
+    t36 = t35 if t29 else s5
+    s5 = t36
+    t37 = t6 * t6
+    t38 = t37 * 1.0
+    t39 = 1.0 + t38
+    t40 = t39 != t39
+    t41 = s1 - s1
+    t42 = t41 == 0.0
+    t43 = t20 * t20
+    t44 = t43 * f8(N)
+    t45 = s1 + t44
+    t46 = t45 if t42 else nan
+    t47 = t46 if t40 else s1
+    s1 = t47
+    t48 = s4 / s5
+    p3 = t48
+    t49 = p3 * p3
+    t50 = t49 * s5
+    s6 = t50
+    t51 = (-2.0) * p3
+    t52 = t51 * s4
+    t53 = s1 + t52
+    t54 = t53 + t50
+    s7 = t54
+    t55 = s6 / s7
+    t56 = np.log(t55)
+    t57 = 10.0 * t56
+    t58 = np.log(10.0)
+    t59 = t57 / t58
+    out0 = f4(t59)
+    return p1, p2, s4, s5, s1, p3, s6, s7, out0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_s, s, b_e, e, n_l, out0):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s2 = f8(0.0)
+        s3 = f8(0.0)
+        N = i8(0)
+        s4 = f8(0.0)
+        s5 = f8(0.0)
+        s1 = f8(0.0)
+        p1 = f8(0)
+        p2 = f8(0)
+        p3 = f8(0)
+        s6 = f8(0)
+        s7 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            s_tile = s[b_s[b], t0:t0 + n]
+            e_tile = e[b_e[b], t0:t0 + n]
+            old_p1 = p1
+            old_p2 = p2
+            old_N = N
+            N += 1 * n
+            r0, r1 = fold_0(s_tile, e_tile, n)
+            s2 = s2 + r0
+            s3 = s3 + r1
+            ahead(s_tile, s_tile.size)
+            ahead(e_tile, e_tile.size)
+            p1, p2 = value_1(s2, N, s3)
+            if t0 > begin:
+                s4, s5, s1 = rebase_1(s4, old_p1, p1, old_p2, p2, old_N, s5, s1)
+            r0, r1, r2 = fold_1(e_tile, p2, s_tile, p1, n)
+            s4 = s4 + r0
+            s5 = s5 + r1
+            s1 = s1 + r2
+        p1, p2, s4, s5, s1, p3, s6, s7, out0[b] = finish(s2, N, s3, p1, p2, s4, s5, s1, p3, s6, s7)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_s, s, b_e, e, n_l, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_s, s, b_e, e, n_l, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(s, e):
+    """si_sdr as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    s = spread(s, 'l')
+    e = spread(e, 'l')
+    lengths = {"l": s.shape[-1]}
+    t1 = s - reduced("sum", s, "l") / lengths["l"]
+    t2 = e - reduced("sum", e, "l") / lengths["l"]
+    t3 = reduced("sum", t1 * t2, "l") / reduced("sum", t1 * t1, "l") * t1
+    return taken_out(10.0 * np.log(reduced("sum", t3 ** 2, "l") / reduced("sum", (t2 - t3) ** 2, "l")) / np.log(10.0), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'s': 'normal', 'e': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"si_sdr, l = {length}", arrays, scalars))
+    return 0 if passed_over(si_sdr, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

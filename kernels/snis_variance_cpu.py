@@ -1,0 +1,502 @@
+"""snis_variance: one pass over l, 6 words of state per row, commutative merge.
+
+Self-normalised importance sampling: μ = Σ w h and Σ w² (h − μ)² with w = softmax(x).
+
+The operator
+    snis_variance(x[l], h[l]):
+        t1 = exp(x - max(x, l))
+        t2 = t1 / sum(t1, l)
+        d1 = sum(t2 * h, l)
+        return d1, sum(t2 ** 2 * (h - d1) ** 2, l)
+
+One more element (a prime marks the new value)
+    m'  = max(m, x[l])
+    s'  = s·exp(m − m') + exp(x[l] − m')
+    s1' = s1·exp(m − m') + h[l]·exp(x[l] − m')
+    s2' = s1'/s'
+    δ   = s2 − s2'
+    s4' = s4·exp(m − m')² + 2·δ·s5·exp(m − m')² + δ²·s6·exp(m − m')² + exp(x[l] − m')²·(h[l] − s2')²
+    s5' = s5·exp(m − m')² + δ·s6·exp(m − m')² + exp(x[l] − m')²·(h[l] − s2')
+    s6' = s6·exp(m − m')² + exp(x[l] − m')²
+
+Two states a and b
+    m'   = max(m_a, m_b)
+    s'   = s_a·exp(m_a − m') + s_b·exp(m_b − m')
+    s1'  = s1_a·exp(m_a − m') + s1_b·exp(m_b − m')
+    s2_a = s1_a/s_a
+    s2_b = s1_b/s_b
+    s2'  = s1'/s'
+    δ_a  = s2_a − s2'
+    δ_b  = s2_b − s2'
+    s4'  = s4_a·exp(m_a − m')² + 2·δ_a·s5_a·exp(m_a − m')² + δ_a²·s6_a·exp(m_a − m')² + s4_b·exp(m_b − m')² + 2·δ_b·s5_b·exp(m_b − m')² + δ_b²·s6_b·exp(m_b − m')²
+    s5'  = s5_a·exp(m_a − m')² + δ_a·s6_a·exp(m_a − m')² + s5_b·exp(m_b − m')² + δ_b·s6_b·exp(m_b − m')²
+    s6'  = s6_a·exp(m_a − m')² + s6_b·exp(m_b − m')²
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, recentre_difference, exp_of_sum
+Certificate: sha256 13b91e7251b6675a064875958aee9b42698557512447f2a53e7eceb656fdd7cb
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba.  `python snis_variance_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l", "h": "l"}
+DTYPES = {"x": "float32", "h": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def snis_variance(x, h, *, threads=None):
+    """snis_variance in one pass over l.
+
+    Takes float32 x[…, l], float32 h[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "h": h}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["h"], INPUTS["h"], "l", batch),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART, fastmath={"contract"})
+def exp4(x):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
+    x = f4(-87.3) if x < f4(-87.3) else x
+    x = f4(89.0) if x > f4(89.0) else x
+    near = x * f4(1.4426950408889634) + f4(12582912.0)
+    n = near - f4(12582912.0)
+    r = x - n * f4(0.693359375)
+    r = r - n * f4(-2.12194440e-4)
+    p = f4(2 * 0.0013836793680186274)
+    p = p * r + f4(2 * 0.008374857072283892)
+    p = p * r + f4(2 * 0.04166822868935028)
+    p = p * r + f4(2 * 0.16666419680479821)
+    p = p * r + f4(2 * 0.49999992056069475)
+    p = p * r + f4(2.0)
+    p = p * r + f4(2.0)
+    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**LOOP)
+def fold_0(x, n):
+    wide_vectors()
+    m = f4(-inf)
+    for i_l in range(n):
+        m = larger(m, x[i_l])
+    return m
+
+
+@njit(**PART)
+def rebase_1(old_m, m, s, s1, old_s6):
+    t1 = old_m if np.isfinite(old_m) else 0.0
+    t2 = m if np.isfinite(m) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = 0.0 if s == 0.0 else t4 * s
+    s = t5
+    t6 = 0.0 if s1 == 0.0 else t4 * s1
+    s1 = t6
+    t7 = t4 * t4
+    t8 = 0.0 if old_s6 == 0.0 else t7 * old_s6
+    s6 = t8
+    return s, s1, s6
+
+
+@njit(**LOOP)
+def fold_1(x, m, h, n):
+    wide_vectors()
+    s = f4(0.0)
+    s1 = f4(0.0)
+    s6 = f4(0.0)
+    t1 = m if np.isfinite(m) else 0.0
+    for i_l in range(n):
+        t2 = x[i_l] - f4(t1)
+        t3 = exp4(t2)
+        s = s + t3
+        t4 = t3 * h[i_l]
+        s1 = s1 + t4
+        t5 = t3 * t3
+        s6 = s6 + t5
+    return s, s1, s6
+
+
+@njit(**PART)
+def value_2(s, s1):
+    t1 = 1.0 / s
+    t2 = t1 * s1
+    s2 = t2
+    return s2
+
+
+@njit(**PART)
+def rebase_2(old_m, m, s4, old_s2, s2, old_s5, old_s6):
+    t1 = old_m if np.isfinite(old_m) else 0.0
+    t2 = m if np.isfinite(m) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = t4 * t4
+    t6 = 0.0 if s4 == 0.0 else t5 * s4
+    t7 = old_s2 if np.isfinite(old_s2) else 0.0
+    t8 = s2 if np.isfinite(s2) else 0.0
+    t9 = t7 - t8
+    t10 = t5 * t9
+    t11 = 2.0 * t10
+    t12 = 0.0 if old_s5 == 0.0 else t11 * old_s5
+    t13 = t6 + t12
+    t14 = t10 * t9
+    t15 = 0.0 if old_s6 == 0.0 else t14 * old_s6
+    t16 = t13 + t15
+    s4 = t16
+    t17 = 0.0 if old_s5 == 0.0 else t5 * old_s5
+    t18 = 0.0 if old_s6 == 0.0 else t10 * old_s6
+    t19 = t17 + t18
+    s5 = t19
+    return s4, s5
+
+
+@njit(**LOOP)
+def fold_2(x, m, h, s2, n):
+    wide_vectors()
+    s4 = f4(0.0)
+    s5 = f4(0.0)
+    t1 = m if np.isfinite(m) else 0.0
+    t5 = s2 if np.isfinite(s2) else 0.0
+    for i_l in range(n):
+        t2 = x[i_l] - f4(t1)
+        t3 = exp4(t2)
+        t4 = t3 * t3
+        t6 = h[i_l] - f4(t5)
+        t7 = t4 * t6
+        t8 = t7 * t6
+        s4 = s4 + t8
+        s5 = s5 + t7
+    return s4, s5
+
+
+@njit(**PART)
+def finish(m, s, s1, s6, s2, s4, s5, s3):
+    t1 = m
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m - m
+    t7 = t6 == 0.0
+    t8 = m if t7 else f8(0)
+    t9 = t8 - m
+    t10 = math.exp(t9)
+    t11 = t10 * s
+    t12 = t11 if t5 else s
+    s = t12
+    t13 = t10 * s1
+    t14 = t13 if t5 else s1
+    s1 = t14
+    t15 = t3 * t3
+    t16 = t15 * 1.0
+    t17 = t16 != t16
+    t18 = t10 * t10
+    t19 = t18 * s6
+    t20 = t19 if t17 else s6
+    s6 = t20
+    t21 = 1.0 / s
+    t22 = t21 * s1
+    s2 = t22
+    t23 = s2
+    t24 = t23 - t23
+    t25 = t15 * t24
+    t26 = 2.0 * t25
+    t27 = t26 * 1.0
+    t28 = t16 + t27
+    t29 = t25 * t24
+    t30 = t29 * 1.0
+    t31 = t28 + t30
+    t32 = t31 != t31
+    t33 = nan if t32 else s4
+    s4 = t33
+    t34 = t25 * 1.0
+    t35 = t16 + t34
+    t36 = t35 != t35
+    t37 = nan if t36 else s5
+    s5 = t37
+    out0 = f4(s2)
+    t38 = t21 * t21
+    t39 = t38 * s4
+    s3 = t39
+    out1 = f4(s3)
+    return s, s1, s6, s2, s4, s5, out0, s3, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_h, h, n_l, out0, out1):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        m = f8((-inf))
+        s = f8(0.0)
+        s1 = f8(0.0)
+        s6 = f8(0.0)
+        s4 = f8(0.0)
+        s5 = f8(0.0)
+        s2 = f8(0)
+        s3 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            h_tile = h[b_h[b], t0:t0 + n]
+            old_m = m
+            old_s2 = s2
+            old_s5 = s5
+            old_s6 = s6
+            r0 = fold_0(x_tile, n)
+            m = larger(m, f8(r0))
+            ahead(x_tile, x_tile.size)
+            ahead(h_tile, h_tile.size)
+            if t0 > begin:
+                s, s1, s6 = rebase_1(old_m, m, s, s1, old_s6)
+            r0, r1, r2 = fold_1(x_tile, m, h_tile, n)
+            s = s + f8(r0)
+            s1 = s1 + f8(r1)
+            s6 = s6 + f8(r2)
+            s2 = value_2(s, s1)
+            if t0 > begin:
+                s4, s5 = rebase_2(old_m, m, s4, old_s2, s2, old_s5, old_s6)
+            r0, r1 = fold_2(x_tile, m, h_tile, s2, n)
+            s4 = s4 + f8(r0)
+            s5 = s5 + f8(r1)
+        s, s1, s6, s2, s4, s5, out0[b], s3, out1[b] = finish(m, s, s1, s6, s2, s4, s5, s3)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_h, h, n_l, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_h, h, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, h):
+    """snis_variance as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    h = spread(h, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = np.exp(x - reduced("max", x, "l"))
+    t2 = t1 / reduced("sum", t1, "l")
+    d1 = reduced("sum", t2 * h, "l")
+    return (taken_out(d1, '', lengths), taken_out(reduced("sum", t2 ** 2 * (h - d1) ** 2, "l"), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'h': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"snis_variance, l = {length}", arrays, scalars))
+    return 0 if passed_over(snis_variance, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,488 @@
+"""trend_slope: one pass over l, 7 words of state per row, commutative merge.
+
+t = l − (N − 1)/2; slope b = Σ t x/Σ t² and Σ (x − μ − b t)².
+
+The operator
+    trend_slope(x[l]):
+        t1 = index(l) - (size(l) - 1) / 2
+        t2 = sum(t1 * x, l) / sum(t1 * t1, l)
+        return t2, sum((x - sum(x, l) / size(l) - t2 * t1) ** 2, l)
+
+One more element (a prime marks the new value)
+    N'  = N + 1
+    p1' = (N' − 1)/2
+    δ1  = p1 − p1'
+    s'  = s + δ1·s3 + x[l]·(l − p1')
+    s3' = s3 + x[l]
+    s2' = s2 + 2·δ1·s1 + δ1²·N + (l − p1')²
+    s1' = s1 + δ1·N + l − p1'
+    p2' = s3'/N'
+    δ2  = p2 − p2'
+    s5' = s5 + δ2²·N + (x[l] − p2')²
+    s6' = s6 + δ2·s1 + δ1·δ2·N + (l − p1')·(x[l] − p2')
+
+Two states a and b
+    N'   = N_a + N_b
+    p1_a = (N_a − 1)/2
+    p1_b = (N_b − 1)/2
+    p1'  = (N' − 1)/2
+    δ1_a = p1_a − p1'
+    δ1_b = p1_b − p1'
+    s'   = s_a + δ1_a·s3_a + s_b + δ1_b·s3_b
+    s3'  = s3_a + s3_b
+    s2'  = s2_a + 2·δ1_a·s1_a + δ1_a²·N_a + s2_b + 2·δ1_b·s1_b + δ1_b²·N_b
+    s1'  = s1_a + δ1_a·N_a + s1_b + δ1_b·N_b
+    p2_a = s3_a/N_a
+    p2_b = s3_b/N_b
+    p2'  = s3'/N'
+    δ2_a = p2_a − p2'
+    δ2_b = p2_b − p2'
+    s5'  = s5_a + δ2_a²·N_a + s5_b + δ2_b²·N_b
+    s6'  = s6_a + δ2_a·s1_a + δ1_a·δ2_a·N_a + s6_b + δ2_b·s1_b + δ1_b·δ2_b·N_b
+
+Dangers
+    s2 divides and may be 0: the result is then what IEEE division gives
+    s4 = s5 − 2·p3·s6 + p3²·s2 is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 8965085382d4812f995728198afd1efa5d21f958ff97a751ddf301107e616100
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python trend_slope_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l"}
+DTYPES = {"x": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def trend_slope(x, *, threads=None):
+    """trend_slope in one pass over l.
+
+    Takes float32 x[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**LOOP)
+def fold_0(x, n):
+    wide_vectors()
+    s3 = 0.0
+    for i_l in range(n):
+        s3 = s3 + f8(x[i_l])
+    return s3
+
+
+@njit(**PART)
+def value_1(N, s3):
+    t1 = N - 1
+    t2 = f8(t1) / 2.0
+    p1 = t2
+    t3 = s3 / f8(N)
+    p2 = t3
+    return p1, p2
+
+
+@njit(**PART)
+def rebase_1(s, old_p1, p1, old_s3, s2, old_s1, old_N, s5, old_p2, p2, s6):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = 0.0 if old_s3 == 0.0 else t3 * old_s3
+    t5 = s + t4
+    s = t5
+    t6 = 2.0 * t3
+    t7 = 0.0 if old_s1 == 0.0 else t6 * old_s1
+    t8 = s2 + t7
+    t9 = t3 * t3
+    t10 = 0.0 if f8(old_N) == 0.0 else t9 * f8(old_N)
+    t11 = t8 + t10
+    s2 = t11
+    t12 = 0.0 if f8(old_N) == 0.0 else t3 * f8(old_N)
+    t13 = old_s1 + t12
+    s1 = t13
+    t14 = old_p2 if np.isfinite(old_p2) else 0.0
+    t15 = p2 if np.isfinite(p2) else 0.0
+    t16 = t14 - t15
+    t17 = t16 * t16
+    t18 = 0.0 if f8(old_N) == 0.0 else t17 * f8(old_N)
+    t19 = s5 + t18
+    s5 = t19
+    t20 = 0.0 if old_s1 == 0.0 else t16 * old_s1
+    t21 = s6 + t20
+    t22 = t3 * t16
+    t23 = 0.0 if f8(old_N) == 0.0 else t22 * f8(old_N)
+    t24 = t21 + t23
+    s6 = t24
+    return s, s2, s1, s5, s6
+
+
+@njit(**LOOP)
+def fold_1(start, p1, x, p2, n):
+    wide_vectors()
+    s = 0.0
+    s2 = 0.0
+    s1 = 0.0
+    s5 = 0.0
+    s6 = 0.0
+    t1 = p1 if np.isfinite(p1) else 0.0
+    t5 = p2 if np.isfinite(p2) else 0.0
+    for i_l in range(n):
+        t2 = f8((start + i_l)) - t1
+        t3 = t2 * f8(x[i_l])
+        s = s + t3
+        t4 = t2 * t2
+        s2 = s2 + t4
+        s1 = s1 + t2
+        t6 = f8(x[i_l]) - t5
+        t7 = t6 * t6
+        s5 = s5 + t7
+        t8 = t2 * t6
+        s6 = s6 + t8
+    return s, s2, s1, s5, s6
+
+
+@njit(**PART)
+def finish(N, p1, s, s3, s2, s1, p2, s5, s6, p3, s4):
+    t1 = N - 1
+    t2 = f8(t1) / 2.0
+    p1 = t2
+    t3 = p1
+    t4 = t3 - t3
+    t5 = t4 * 1.0
+    t6 = 1.0 + t5
+    t7 = t6 != t6
+    t8 = s - s
+    t9 = t8 == 0.0
+    t10 = p1 - p1
+    t11 = t10 == 0.0
+    t12 = p1 if t11 else f8(0)
+    t13 = t12 - p1
+    t14 = t13 * s3
+    t15 = s + t14
+    t16 = t15 if t9 else nan
+    t17 = t16 if t7 else s
+    s = t17
+    t18 = 2.0 * t4
+    t19 = t18 * 1.0
+    t20 = 1.0 + t19
+    t21 = t4 * t4
+    t22 = t21 * 1.0
+    t23 = t20 + t22
+    t24 = t23 != t23
+    t25 = nan if t24 else s2
+    s2 = t25
+    t26 = s1 - s1
+    t27 = t26 == 0.0
+    t28 = t13 * f8(N)
+    t29 = s1 + t28
+    t30 = t29 if t27 else nan
+    t31 = t30 if t7 else s1
+    s1 = t31
+    t32 = s3 / f8(N)
+    p2 = t32
+    t33 = p2
+    t34 = t33 - t33
+    t35 = t34 * t34
+    t36 = t35 * 1.0
+    t37 = 1.0 + t36
+    t38 = t37 != t37
+    t39 = s5 - s5
+    t40 = t39 == 0.0
+    t41 = p2 - p2
+    t42 = t41 == 0.0
+    t43 = p2 if t42 else f8(0)
+    t44 = t43 - p2
+    t45 = t44 * t44
+    t46 = t45 * f8(N)
+    t47 = s5 + t46
+    t48 = t47 if t40 else nan
+    t49 = t48 if t38 else s5
+    s5 = t49
+    t50 = t34 * 1.0
+    t51 = 1.0 + t50
+    t52 = t4 * t34
+    t53 = t52 * 1.0
+    t54 = t51 + t53
+    t55 = t54 != t54
+    t56 = nan if t55 else s6
+    s6 = t56
+    t57 = s / s2
+    out0 = f4(t57)
+    p3 = t57
+    t58 = (-2.0) * p3
+    t59 = t58 * s6
+    t60 = s5 + t59
+    t61 = p3 * p3
+    t62 = t61 * s2
+    t63 = t60 + t62
+    s4 = t63
+    out1 = f4(s4)
+    return p1, s, s2, s1, p2, s5, s6, out0, p3, s4, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        N = i8(0)
+        s3 = f8(0.0)
+        s = f8(0.0)
+        s2 = f8(0.0)
+        s1 = f8(0.0)
+        s5 = f8(0.0)
+        s6 = f8(0.0)
+        p1 = f8(0)
+        p2 = f8(0)
+        p3 = f8(0)
+        s4 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            old_p1 = p1
+            old_s3 = s3
+            old_s1 = s1
+            old_N = N
+            old_p2 = p2
+            N += 1 * n
+            r0 = fold_0(x_tile, n)
+            s3 = s3 + r0
+            ahead(x_tile, x_tile.size)
+            p1, p2 = value_1(N, s3)
+            if t0 > begin:
+                s, s2, s1, s5, s6 = rebase_1(s, old_p1, p1, old_s3, s2, old_s1, old_N, s5, old_p2, p2, s6)
+            r0, r1, r2, r3, r4 = fold_1(t0, p1, x_tile, p2, n)
+            s = s + r0
+            s2 = s2 + r1
+            s1 = s1 + r2
+            s5 = s5 + r3
+            s6 = s6 + r4
+        p1, s, s2, s1, p2, s5, s6, out0[b], p3, s4, out1[b] = finish(N, p1, s, s3, s2, s1, p2, s5, s6, p3, s4)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x):
+    """trend_slope as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = positions("l", lengths["l"]) - (lengths["l"] - 1) / 2
+    t2 = reduced("sum", t1 * x, "l") / reduced("sum", t1 * t1, "l")
+    return (taken_out(t2, '', lengths), taken_out(reduced("sum", (x - reduced("sum", x, "l") / lengths["l"] - t2 * t1) ** 2, "l"), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"trend_slope, l = {length}", arrays, scalars))
+    return 0 if passed_over(trend_slope, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

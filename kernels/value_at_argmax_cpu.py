@@ -1,0 +1,369 @@
+"""value_at_argmax: one pass over l, 4 words of state per row, commutative merge.
+
+v at the first maximum of x, v at the first minimum, and their difference over max x − min x.
+
+The operator
+    value_at_argmax(x[l], v[l]):
+        d1 = sum(where(index(l) == argmax(x, l), v, 0), l)
+        d2 = sum(where(index(l) == argmin(x, l), v, 0), l)
+        return d1, d2, (d1 - d2) / (max(x, l) - min(x, l))
+
+One more element (a prime marks the new value)
+    i'  = l if x[l] > x[i] else i
+    s'  = (s if i = i' else 0) + (v[l] if l = i' else 0)
+    j'  = l if x[l] < x[j] else j
+    s2' = (s2 if j = j' else 0) + (v[l] if l = j' else 0)
+
+Two states a and b
+    i'  = i_b if x[i_b] > x[i_a] else i_a
+    s'  = (s_a if i_a = i' else 0) + (s_b if i_b = i' else 0)
+    j'  = j_b if x[j_b] < x[j_a] else j_a
+    s2' = (s2_a if j_a = j' else 0) + (s2_b if j_b = j' else 0)
+
+Dangers
+    m − n divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, reset
+Certificate: sha256 d6e39792086dfcc9ecd5424a41dd3eb984f3f579aea7f4dbd9ed0dc66186c06d
+Schedule: tiles of 512 along l, rows shared between threads
+Needs NumPy and Numba.  `python value_at_argmax_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l", "v": "l"}
+DTYPES = {"x": "float32", "v": "float32"}
+TILE, BLOCK = 512, 1
+
+
+def value_at_argmax(x, v, *, threads=None):
+    """value_at_argmax in one pass over l.
+
+    Takes float32 x[…, l], float32 v[…, l]; gives float32 […], float32 […], float32 […].  Leading dimensions are
+    batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "v": v}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    out2 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["v"], INPUTS["v"], "l", batch),
+        lengths["l"], out0, out1, out2)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""), given_back(out2, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+@njit(**PART)
+def comes_first(value, best, at):
+    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
+    return at < 0 or value > best or (value != value and best == best)
+
+
+@njit(**LOOP)
+def fold_0(v_i, v_i_value, j, j_value, x, start, n):
+    wide_vectors()
+    for i_l in range(n):
+        if comes_first(f8(x[i_l]), v_i_value, v_i):
+            v_i, v_i_value = (start + i_l), f8(x[i_l])
+        if comes_first(-f8(x[i_l]), -j_value, j):
+            j, j_value = (start + i_l), f8(x[i_l])
+    return v_i, v_i_value, j, j_value
+
+
+@njit(**PART)
+def rebase_1(old_v_i, v_i, s, old_j, j, s2):
+    t1 = old_v_i == v_i
+    t2 = s if t1 else f8(0)
+    s = t2
+    t3 = old_j == j
+    t4 = s2 if t3 else f8(0)
+    s2 = t4
+    return s, s2
+
+
+@njit(**LOOP)
+def fold_1(start, v_i, v, j, n):
+    wide_vectors()
+    s = 0.0
+    s2 = 0.0
+    for i_l in range(n):
+        t1 = (start + i_l) == v_i
+        t2 = f8(v[i_l]) if t1 else f8(0)
+        s = s + t2
+        t3 = (start + i_l) == j
+        t4 = f8(v[i_l]) if t3 else f8(0)
+        s2 = s2 + t4
+    return s, s2
+
+
+@njit(**PART)
+def finish(v_i, s, j, s2, v_i_value, j_value, m, v_n):
+    t1 = v_i == v_i
+    t2 = 1.0 if t1 else f8(0)
+    t3 = t2 != t2
+    t4 = nan if t3 else s
+    s = t4
+    t5 = j == j
+    t6 = 1.0 if t5 else f8(0)
+    t7 = t6 != t6
+    t8 = nan if t7 else s2
+    s2 = t8
+    out0 = f4(s)
+    out1 = f4(s2)
+    m = v_i_value
+    v_n = j_value
+    t9 = s - s2
+    t10 = m - v_n
+    t11 = t9 / t10
+    out2 = f4(t11)
+    return s, s2, out0, out1, m, v_n, out2
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        v_i = i8(-1)
+        v_i_value = f8(-inf)
+        j = i8(-1)
+        j_value = f8(inf)
+        s = f8(0.0)
+        s2 = f8(0.0)
+        m = f8(0)
+        v_n = f8(0)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            v_tile = v[b_v[b], t0:t0 + n]
+            old_v_i = v_i
+            old_j = j
+            v_i, v_i_value, j, j_value = fold_0(v_i, v_i_value, j, j_value, x_tile, t0, n)
+            ahead(x_tile, x_tile.size)
+            ahead(v_tile, v_tile.size)
+            if t0 > begin:
+                s, s2 = rebase_1(old_v_i, v_i, s, old_j, j, s2)
+            r0, r1 = fold_1(t0, v_i, v_tile, j, n)
+            s = s + r0
+            s2 = s2 + r1
+        s, s2, out0[b], out1[b], m, v_n, out2[b] = finish(v_i, s, j, s2, v_i_value, j_value, m, v_n)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, v):
+    """value_at_argmax as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    v = spread(v, 'l')
+    lengths = {"l": x.shape[-1]}
+    d1 = reduced("sum", np.where(positions("l", lengths["l"]) == reduced("argmax", x, "l"), v, 0), "l")
+    d2 = reduced("sum", np.where(positions("l", lengths["l"]) == reduced("argmin", x, "l"), v, 0), "l")
+    return (taken_out(d1, '', lengths), taken_out(d2, '', lengths), taken_out((d1 - d2) / (reduced("max", x, "l") - reduced("min", x, "l")), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'v': 'normal'}, {}, []
+    for length in (257, 1031, 2557):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"value_at_argmax, l = {length}", arrays, scalars))
+    return 0 if passed_over(value_at_argmax, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

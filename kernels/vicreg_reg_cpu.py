@@ -1,0 +1,441 @@
+"""vicreg_reg: one pass over l, 3 words of state per row, commutative merge.
+
+S_ij = Σ (a_li − μ_i)(a_lj − μ_j)/(N − 1); y = (Σ_i relu(1 − √(S_ii + 1e-4)) + Σ_{i≠j} S_ij²)/d, eye = 1.
+
+The operator
+    vicreg_reg(A[l, i], eye[i, j]):
+        t1 = A - sum(A, l) / size(l)
+        t2 = sum(t1 * sum(t1 * eye, i), l) / (size(l) - 1)
+        return sum(maximum(1.0 - sqrt(sum(t2 * eye, j) + 0.0001), 0), i) / size(i) + sum(sum(t2 ** 2 * (1.0 - eye), j), i) / size(i)
+
+One more element (a prime marks the new value)
+    s'  = s + A[l,i]
+    N'  = N + 1
+    p1' = s'/N'
+    s1' = s1 + N·(p1 − p1')·(p1 − p1') + (A[l,i] − p1')·(A[l,i__1] − p1')
+
+Two states a and b
+    s'   = s_a + s_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p1_b = s_b/N_b
+    p1'  = s'/N'
+    s1'  = s1_a + N_a·(p1_a − p1')·(p1_a − p1') + s1_b + N_b·(p1_b − p1')·(p1_b − p1')
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
+Certificate: sha256 cc8e3f95d1072beeb018a480ab540ab143f76e31d029f9da40b765ad52576888
+Schedule: tiles of 2048 along l, rows shared between threads
+Needs NumPy and Numba.  `python vicreg_reg_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"A": "l i", "eye": "i j"}
+DTYPES = {"A": "float32", "eye": "float32"}
+TILE, BLOCK = 2048, 1
+
+
+def vicreg_reg(A, eye, *, threads=None):
+    """vicreg_reg in one pass over l.
+
+    Takes float32 A[…, l, i], float32 eye[…, i, j]; gives float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"A": A, "eye": eye}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["A"], INPUTS["A"], "l i", batch),
+        *laid_out(arrays["eye"], INPUTS["eye"], "i j", batch),
+        lengths["l"], lengths["i"], lengths["j"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance):
+    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
+    for place in range(0, tile.size, 64 // tile.itemsize):
+        touch(tile, distance + place)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**PART)
+def keep(p1, old_p1):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+
+
+@njit(**LOOP)
+def fold_0(A, s, n_i, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_i in range(n_i):
+            s[i_i] = s[i_i] + f8(A[i_l, i_i])
+
+
+@njit(**PART)
+def value_1(p1, s, N, n_i):
+    for i_i in range(n_i):
+        t1 = s[i_i] / f8(N)
+        p1[i_i] = t1
+
+
+@njit(**PART)
+def rebase_1(s1, old_p1, p1, old_N, n_i__1, n_i):
+    for i_i in range(n_i):
+        t1 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
+        t2 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t3 = t1 - t2
+        for i_i__1 in range(n_i__1):
+            t4 = old_p1[i_i__1] if np.isfinite(old_p1[i_i__1]) else 0.0
+            t5 = p1[i_i__1] if np.isfinite(p1[i_i__1]) else 0.0
+            t6 = t4 - t5
+            t7 = t3 * t6
+            t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+            t9 = s1[i_i, i_i__1] + t8
+            s1[i_i, i_i__1] = t9
+
+
+@njit(**LOOP)
+def fold_1(A, p1, s1, n_i__1, n_i, n):
+    wide_vectors()
+    for i_l in range(n):
+        for i_i in range(n_i):
+            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t2 = f8(A[i_l, i_i]) - t1
+            for i_i__1 in range(n_i__1):
+                t3 = p1[i_i__1] if np.isfinite(p1[i_i__1]) else 0.0
+                t4 = f8(A[i_l, i_i__1]) - t3
+                t5 = t2 * t4
+                s1[i_i, i_i__1] = s1[i_i, i_i__1] + t5
+
+
+@njit(**PART)
+def finish(p1, s, N, n_i, s1, n_i__1, s2, eye, n_j, n_l):
+    for i_i in range(n_i):
+        t1 = s[i_i] / f8(N)
+        p1[i_i] = t1
+    for i_i in range(n_i):
+        t2 = p1[i_i]
+        t3 = t2 - t2
+        t12 = p1[i_i] - p1[i_i]
+        t13 = t12 == 0.0
+        t14 = p1[i_i] if t13 else f8(0)
+        t15 = t14 - p1[i_i]
+        for i_i__1 in range(n_i__1):
+            t4 = p1[i_i__1]
+            t5 = t4 - t4
+            t6 = t3 * t5
+            t7 = t6 * 1.0
+            t8 = 1.0 + t7
+            t9 = t8 != t8
+            t10 = s1[i_i, i_i__1] - s1[i_i, i_i__1]
+            t11 = t10 == 0.0
+            t16 = p1[i_i__1] - p1[i_i__1]
+            t17 = t16 == 0.0
+            t18 = p1[i_i__1] if t17 else f8(0)
+            t19 = t18 - p1[i_i__1]
+            t20 = t15 * t19
+            t21 = t20 * f8(N)
+            t22 = s1[i_i, i_i__1] + t21
+            t23 = t22 if t11 else nan
+            t24 = t23 if t9 else s1[i_i, i_i__1]
+            s1[i_i, i_i__1] = t24
+    for i_i in range(n_i):
+        for i_j in range(n_j):
+            t25 = 0.0
+            for i_i__1 in range(n_i__1):
+                t26 = f8(eye[i_i__1, i_j]) * s1[i_i, i_i__1]
+                t25 = t25 + t26
+            s2[i_i, i_j] = t25
+    t27 = 0.0
+    t29 = n_l - 1
+    for i_i in range(n_i):
+        t28 = 0.0
+        for i_j in range(n_j):
+            t30 = s2[i_i, i_j] / f8(t29)
+            t31 = t30 * f8(eye[i_i, i_j])
+            t28 = t28 + t31
+        t32 = t28 + 0.0001
+        t33 = np.sqrt(t32)
+        t34 = 1.0 - t33
+        t35 = larger(t34, 0.0)
+        t27 = t27 + t35
+    t36 = t27 / f8(n_i)
+    t37 = 0.0
+    for i_i in range(n_i):
+        t38 = 0.0
+        for i_j in range(n_j):
+            t39 = s2[i_i, i_j] / f8(t29)
+            t40 = t39 * t39
+            t41 = 1.0 - f8(eye[i_i, i_j])
+            t42 = t40 * t41
+            t38 = t38 + t42
+        t37 = t37 + t38
+    t43 = t37 / f8(n_i)
+    t44 = t36 + t43
+    out0 = f4(t44)
+    return out0
+
+
+@njit(**PART)
+def empty_state(s, s1, p1, s2):
+    for at0 in range(s.shape[0]):
+        s[at0] = 0.0
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            s1[at0, at1] = 0.0
+    for at0 in range(p1.shape[0]):
+        p1[at0] = 0
+    for at0 in range(s2.shape[0]):
+        for at1 in range(s2.shape[1]):
+            s2[at0, at1] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0):
+    wide_vectors()
+    s = np.empty((n_i,), f8)
+    s1 = np.empty((n_i, n_i,), f8)
+    p1 = np.empty((n_i,), f8)
+    s2 = np.empty((n_i, n_j,), f8)
+    old_p1 = np.empty((n_i,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        N = i8(0)
+        empty_state(s, s1, p1, s2)
+        for t0 in range(begin, end, tile):
+            n = min(tile, end - t0)
+            seen = t0 + n - begin
+            A_tile = A[b_A[b], t0:t0 + n]
+            old_N = N
+            keep(p1, old_p1)
+            N += 1 * n
+            fold_0(A_tile, s, n_i, n)
+            ahead(A_tile, A_tile.size)
+            value_1(p1, s, N, n_i)
+            if t0 > begin:
+                rebase_1(s1, old_p1, p1, old_N, n_i, n_i)
+            fold_1(A_tile, p1, s1, n_i, n_i, n)
+        out0[b] = finish(p1, s, N, n_i, s1, n_i, s2, eye[b_eye[b]], n_j, n_l)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0):
+    for part in prange(threads):
+        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l', 'i', 'j')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
+    axes, batch = axes.split(), value.ndim - len(AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
+    kept = sorted(axes, key=AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(A, eye):
+    """vicreg_reg as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    A = spread(A, 'l i')
+    eye = spread(eye, 'i j')
+    lengths = {"l": A.shape[-3], "i": A.shape[-2], "j": eye.shape[-1]}
+    t1 = A - reduced("sum", A, "l") / lengths["l"]
+    t2 = reduced("sum", t1 * reduced("sum", t1 * eye, "i"), "l") / (lengths["l"] - 1)
+    return taken_out(reduced("sum", np.maximum(1.0 - np.sqrt(reduced("sum", t2 * eye, "j") + 0.0001), 0), "i") / lengths["i"] + reduced("sum", reduced("sum", t2 ** 2 * (1.0 - eye), "j"), "i") / lengths["i"], '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'A': 'normal', 'eye': 'normal'}, {}, []
+    for length in (1025, 4103, 10237):
+        sizes, rng = {"i": 5, "j": 6, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"vicreg_reg, l = {length}", arrays, scalars))
+    return 0 if passed_over(vicreg_reg, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
