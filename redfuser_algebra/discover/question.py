@@ -58,7 +58,8 @@ def needed_laws(questions: Iterable[Question]) -> tuple[str, ...]:
 
 
 def _needed(question: Question) -> list[str]:
-    used = [law for law in LAWS if law in question.answer.fired and law in question.laws]
+    order = {law: place for place, law in enumerate(LAWS)}
+    used = sorted((law for law in question.answer.fired if law in question.laws), key=lambda law: (order.get(law, len(order)), law))
     kept = list(used)
     for law in used:
         fewer = [other for other in kept if other != law]
