@@ -62,7 +62,6 @@ def all_names():
     return [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in rest)]
 
 
-@pytest.mark.skipif(not KERNELS.exists(), reason="there is no kernels/: `redfuser export --all -o kernels/` writes it")
 @pytest.mark.parametrize("name", all_names())
 def test_kernels_are_what_export_writes(name):
     """Nothing is missing, and nothing is there that could not be written again."""
@@ -75,7 +74,6 @@ def test_every_file_in_kernels_belongs_to_an_operator():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not KERNELS.exists(), reason="there is no kernels/")
 @pytest.mark.parametrize("name", ["softmax", "kurtosis"])
 def test_the_hash_is_that_of_the_certificate(name):
     assert hash_in(name) == verdict(name).fused.certificate.hash
