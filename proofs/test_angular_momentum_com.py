@@ -28,8 +28,7 @@ Update by one element:
     mu_mr' = smr'/sm'
     δ1     = mu_mv − mu_mv'  ¹
     δ2     = mu_mr − mu_mr'  ¹
-    M11m'  = M11m + δ1·(0 if mu_mr = mu_mr else smr) + δ2·δ1·sm + δ2·(0 if mu_mv = mu_mv else smv) + m[l]·(r[l,c] −
-        mu_mr')·(v[l,c__1] − mu_mv')  ¹ ² ³
+    M11m'  = M11m + δ2·δ1·sm + m[l]·(r[l,c] − mu_mr')·(v[l,c__1] − mu_mv')  ¹ ² ³
 
 Guards:
 
@@ -257,8 +256,7 @@ def test_moving_sums_to_a_new_pivot_is_an_identity():
     differences = {
         "M11m": (
             sum(m * (r - mu_mr_new) * (v - mu_mv_new) for m, r, v in elements)
-            - (M11m + 0 * (mu_mv - mu_mv_new) + sm * (mu_mr - mu_mr_new) * (mu_mv - mu_mv_new) + 0
-            * (mu_mr - mu_mr_new))
+            - (M11m + sm * (mu_mr - mu_mr_new) * (mu_mv - mu_mv_new))
         ),
     }
     for name, difference in differences.items():

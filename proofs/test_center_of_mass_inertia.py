@@ -16,10 +16,9 @@ Update by one element:
     sm'   = sm + m[l]
     mu'   = smr'/sm'
     δ1    = mu − mu'  ¹
-    t'    = t + Σ_c 2·δ1·(0 if mu = mu else smr) + Σ_c δ1²·sm + Σ_c m[l]·(r[l,c] − mu')²  ¹ ² ³
+    t'    = t + Σ_c δ1²·sm + Σ_c m[l]·(r[l,c] − mu')²  ¹ ² ³
     δ2    = mu − mu'  ¹
-    M11m' = M11m + δ2·(0 if mu = mu else smr) + δ1·δ2·sm + δ1·(0 if mu = mu else smr) + m[l]·(r[l,c] − mu')·(r[l,c__1]
-        − mu')  ¹ ² ³
+    M11m' = M11m + δ1·δ2·sm + m[l]·(r[l,c] − mu')·(r[l,c__1] − mu')  ¹ ² ³
 
 Guards:
 
@@ -228,8 +227,7 @@ def test_moving_sums_to_a_new_pivot_is_an_identity():
     M11m = sum(m * (r - mu) * (r - mu) for m, r in elements)
     differences = {
         "M11m": (
-            sum(m * (r - mu_new) * (r - mu_new) for m, r in elements)
-            - (M11m + 0 * (mu - mu_new) + sm * (mu - mu_new) * (mu - mu_new) + 0 * (mu - mu_new))
+            sum(m * (r - mu_new) * (r - mu_new) for m, r in elements) - (M11m + sm * (mu - mu_new) * (mu - mu_new))
         ),
     }
     for name, difference in differences.items():

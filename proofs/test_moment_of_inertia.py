@@ -13,7 +13,7 @@ Update by one element:
     sm'  = sm + m[l]
     mu'  = smr'/sm'
     δ    = mu − mu'  ¹
-    t'   = t + Σ_c 2·δ·(0 if mu = mu else smr) + Σ_c δ²·sm + Σ_c m[l]·(r[l,c] − mu')²  ¹ ² ³
+    t'   = t + Σ_c δ²·sm + Σ_c m[l]·(r[l,c] − mu')²  ¹ ² ³
 
 Guards:
 

@@ -14,7 +14,7 @@ Update by one element:
     sm'  = sm + m[l]
     mu'  = smv'/sm'
     δ    = mu − mu'  ¹
-    t'   = t + Σ_c 2·δ·(0 if mu = mu else smv) + Σ_c δ²·sm + Σ_c m[l]·(v[l,c] − mu')²  ¹ ² ³
+    t'   = t + Σ_c δ²·sm + Σ_c m[l]·(v[l,c] − mu')²  ¹ ² ³
 
 Guards:
 

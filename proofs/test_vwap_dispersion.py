@@ -15,7 +15,7 @@ Update by one element:
     sv'  = sv + v[l]
     mu'  = spv'/sv'
     δ    = mu − mu'  ¹
-    M2v' = M2v + 2·δ·(0 if mu = mu else spv) + δ²·sv + v[l]·(p[l] − mu')²  ¹ ² ³
+    M2v' = M2v + δ²·sv + v[l]·(p[l] − mu')²  ¹ ² ³
 
 Guards:
 
@@ -200,7 +200,7 @@ def test_moving_sums_to_a_new_pivot_is_an_identity():
     mu = spv / sv
     M2v = sum(v * (p - mu) ** 2 for p, v in elements)
     differences = {
-        "M2v": sum(v * (p - mu_new) ** 2 for p, v in elements) - (M2v + 0 * (mu - mu_new) + sv * (mu - mu_new) ** 2),
+        "M2v": sum(v * (p - mu_new) ** 2 for p, v in elements) - (M2v + sv * (mu - mu_new) ** 2),
     }
     for name, difference in differences.items():
         assert sympy.simplify(sympy.expand(difference)) == 0, name

@@ -15,7 +15,7 @@ Update by one element:
     sw'  = sw + w[l]
     mu'  = swx'/sw'
     δ    = mu − mu'  ¹
-    M2w' = M2w + 2·δ·(0 if mu = mu else swx) + δ²·sw + w[l]·(x[l] − mu')²  ¹ ² ³
+    M2w' = M2w + δ²·sw + w[l]·(x[l] − mu')²  ¹ ² ³
     sww' = sww + w[l]²
 
 Guards:
@@ -205,7 +205,7 @@ def test_moving_sums_to_a_new_pivot_is_an_identity():
     mu = swx / sw
     M2w = sum(w * (x - mu) ** 2 for w, x in elements)
     differences = {
-        "M2w": sum(w * (x - mu_new) ** 2 for w, x in elements) - (M2w + 0 * (mu - mu_new) + sw * (mu - mu_new) ** 2),
+        "M2w": sum(w * (x - mu_new) ** 2 for w, x in elements) - (M2w + sw * (mu - mu_new) ** 2),
     }
     for name, difference in differences.items():
         assert sympy.simplify(sympy.expand(difference)) == 0, name

@@ -321,6 +321,8 @@ def test_formulas_are_written_with_the_brackets_they_need(formula):
         ("a * -0.5", "−0.5·a"), ("1 * a", "a"), ("a ** 2 * a", "a³"), ("reciprocal(a) * reciprocal(a)", "1/a²"),
         ("shift(a, b) * shift(a, b)", "(a − b)²"), ("scale(exp(shift(a, b)), c)", "c·exp(a − b)"),
         ("ratio(a, b) * scaled(c, b)", "a·c/b²"), ("exp(shift(0, a))", "exp(−a)"), ("0 + a - 0", "a"), ("0 + 0", "0"),
+        ("a * 0 + b", "b"), ("sum(0 * x[l], l) + a", "a"), ("a + 2 * b * where(equal(c, anchor(c)), 0, b)", "a"),
+        ("where(equal(a, anchor(c)), 0, b)", "0 if a = c else b"),
     ],
 )
 def test_tidied_formulas(formula, tidy):

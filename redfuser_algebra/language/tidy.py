@@ -27,9 +27,18 @@ def _tidied(term: Expr) -> Expr:
         term = call(TOTAL_TWINS[term.op], *term.args)
     if term.op == "identity":
         return term.args[0]
+    if term.op == "where" and _is_certain(term.args[0]):
+        return term.args[1]
+    if term.op == "reduce" and term.monoid == "sum" and term.body is const(0):
+        return const(0)
     if term.op in ("multiply", "divide", "reciprocal"):
         return _product(term)
     return _sum(term) if term.op in ("add", "subtract", "negative") else term
+
+
+def _is_certain(condition: Expr) -> bool:
+    """Whether a condition says p = p, as a pivot and its anchor are over the reals."""
+    return condition.op == "equal" and condition.args[0] is condition.args[1]
 
 
 def _product(term: Expr) -> Expr:
@@ -41,6 +50,8 @@ def _product(term: Expr) -> Expr:
             number = number * factor.value
         elif factor is not const(1) and factor is not const(1.0):
             (above if up else below).append(factor)
+    if number == 0:
+        return const(0)
     numerator = _powers(above)
     if abs(number) != 1 or not numerator:
         numerator.insert(0, const(abs(number)))
