@@ -5,9 +5,28 @@ Out: Python source that uses numba-cuda; `prelude(bodies)` holds only what is us
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 """Bytes of the numbers that kernels read and write."""
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, and what
+    the kernel calls each input and parameter."""
+
+    imports: str
+    body: str
+    dtype: str
+    outputs: tuple[str, ...]
+    names: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """The module."""
+        return f"{self.imports}\n\n{self.body}"
+
 
 IMPORTS = '''import math
 

@@ -12,10 +12,10 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import element, folded, highlighted, joined
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.arithmetic_cuda import BYTES
+from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
-from redfuser_algebra.lower.numba_cuda import CudaSource, print_cuda
+from redfuser_algebra.lower.numba_cuda import print_cuda
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES

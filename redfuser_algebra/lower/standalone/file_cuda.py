@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.language.numpy_text import numpy_definition
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.numba_cuda import CudaSource
+from redfuser_algebra.lower.arithmetic_cuda import CudaSource
 from redfuser_algebra.lower.standalone import checking, meaning
 from redfuser_algebra.lower.standalone.pieces import body_of, header, imports_of, names_in, reachable
 from redfuser_algebra.lower.tile import TileProgram
