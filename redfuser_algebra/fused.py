@@ -22,7 +22,9 @@ from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, Heard, Progress, certify
 from redfuser_algebra.prove.export.proof_module import proof_module
 from redfuser_algebra.prove.proof import Proof, proved
-from redfuser_algebra.run.cpu import delivered, is_worth_a_kernel, run_cpu
+from redfuser_algebra.run.call import delivered
+from redfuser_algebra.run.calls import Calls
+from redfuser_algebra.run.cpu import is_worth_a_kernel
 from redfuser_algebra.run.cuda import CudaKernel, made_cuda
 from redfuser_algebra.run.dask import run_dask
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
@@ -103,19 +105,25 @@ class Fused:
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
                                 f"choose one of {', '.join(BACKENDS)}")
-        binding = self.operator.bind(*arrays, **named)
         into = () if out is None else out if isinstance(out, tuple) else (out,)
+        if backend in ("auto", "cpu") and (result := self._calls.again(arrays, named, into)) is not None:
+            return result
+        binding = self.operator.bind(*arrays, **named)
         dtypes = result_dtypes(self.operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
         if backend == "cpu" or backend == "auto" and is_worth_a_kernel(self.operator, self.form, binding):
-            result = run_cpu(self.operator, self.form, binding, out=into)
+            result = self._calls.first(binding, arrays, named, into, dtypes)
             if result is not None:
-                return result if into else in_dtypes(self.operator, result, dtypes)
+                return result
         if backend == "reference":
             result = reference(self.operator, binding)
         else:
             length = binding.sizes[self.form.axis]
             result = fused_by_chunks(self.operator, self.form, binding, [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK))
         return delivered(self.operator, in_dtypes(self.operator, result, dtypes), into)
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(self.operator, self.form)
 
     def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None,
                arch: str = "sm_90a") -> Kernel | CudaKernel:

@@ -18,8 +18,8 @@ MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
 OPERATION, CURVE, INSERT = 0.06e-9, 0.4e-9, 0.7e-9
 """Seconds of an operation on an element in float32 (twice that in float64), of an exponential or its like, of a place of topk."""
-STEP, MERGE = 12e-9, 300e-6
-"""Seconds that a component costs per tile and row (its rebase, a call), and that merging two parts takes."""
+STEP, WAKE, MERGE = 12e-9, 60e-6, 700e-6
+"""Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
 CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
@@ -104,4 +104,4 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
     row = work.length * seen * per_element + math.ceil(work.length / tile) * STEP * work.components
     items = work.rows // block_axis * math.ceil(block_axis / block)
     rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
-    return work.rows * row * rounds + (schedule.parts - 1) * MERGE
+    return work.rows * row * rounds + (schedule.threads > 1) * WAKE + (schedule.parts - 1) * MERGE

@@ -80,6 +80,6 @@ def candidates(program: TileProgram, sizes: Mapping[str, int], batch: int, machi
     for block in blocks:
         items = rows // sizes[program.block] * math.ceil(sizes[program.block] / block) if program.block else rows
         for tile in tiles:
-            yield Schedule(tile, block, max(1, min(machine.cores, items)))
+            yield from (Schedule(tile, block, threads) for threads in sorted({1, max(1, min(machine.cores, items))}))
             if machine.cores > 1 and items < 4 * machine.cores and not program.maps and length >= 2 * machine.cores * tile:
                 yield Schedule(tile, block, machine.cores, machine.cores)

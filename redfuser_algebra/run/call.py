@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import check_declared
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.environment import Environment, laid_out, taken_out
@@ -40,6 +41,33 @@ def structured(operator: Operator, values: Sequence[np.ndarray], environment: En
     """Laid-out results as the operator returns them: dimensions (batch…, output axes…), 0-d ones as scalars."""
     outputs = zip(values, operator.output_axes, strict=True)
     return operator.packed(tuple(taken_out(value, axes, environment) for value, axes in outputs))
+
+
+def delivered(operator: Operator, result: object, out: tuple[np.ndarray, ...]) -> object:
+    """The result, or the arrays of `out` (one per output) that hold it now.  Raises OperatorError for an `out` that does not fit."""
+    if not out:
+        return result
+    parts = result if isinstance(result, tuple) else tuple(result.values()) if isinstance(result, dict) else (result,)
+    check_out(operator, out, [(np.shape(part), part.dtype) for part in parts])
+    for given, part in zip(out, parts, strict=True):
+        if not np.may_share_memory(given, part):
+            np.copyto(given, part, casting="same_kind")
+    return operator.packed(out)
+
+
+def check_out(operator: Operator, out: tuple[np.ndarray, ...], results: Sequence[tuple[tuple[int, ...], np.dtype]]) -> None:
+    """Raises OperatorError unless `out` has an array for each result, given by shape and dtype, that can take it."""
+    if len(out) != len(results):
+        raise OperatorError(f"{operator.name} with out={len(out)} arrays", f"it has {len(results)} outputs", "give one array per output")
+    for given, (shape, dtype) in zip(out, results, strict=True):
+        if not isinstance(given, np.ndarray):
+            raise OperatorError(f"{operator.name} with an out of {type(given).__name__}", "results are written to arrays", "give a NumPy array")
+        if given.shape != shape:
+            raise OperatorError(f"{operator.name} with an out of shape {given.shape}", f"that output has shape {shape}", "give an array of that shape")
+        if not given.flags.writeable:
+            raise OperatorError(f"{operator.name} with an out of shape {shape}", "that array is read-only", "give one that can be written to")
+        if not np.can_cast(dtype, given.dtype, "same_kind"):
+            raise OperatorError(f"{operator.name} with an out of {given.dtype}", f"that output is {dtype}", f"give an array of {dtype}")
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.language.errors import OperatorError
@@ -12,7 +13,8 @@ from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.cpu import chosen_schedule, run_cpu
+from redfuser_algebra.run.calls import Calls
+from redfuser_algebra.run.cpu import chosen_schedule
 from redfuser_algebra.run.kernels import Compiled, kernel_for
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ class Kernel:
     signature: Signature
     schedule: Schedule | None
     compiled: Compiled
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(self.operator, self.form, self.schedule, self.signature)
 
     @property
     def source(self) -> str:
@@ -60,13 +66,15 @@ class Kernel:
 
     def schedule_for(self, batch: int = 1, **sizes: int) -> Schedule:
         """The schedule of a call with these axis lengths."""
-        return self.schedule or chosen_schedule(self.compiled, self.signature, sizes, batch)
+        return self.schedule or chosen_schedule(self.compiled, sizes, batch)
 
     def __call__(self, /, *arrays: object, out: object = None, **named: object) -> object:
         """The outputs.  Raises OperatorError for arrays that do not fit, and where the kernel cannot run."""
-        binding = self.operator.bind(*arrays, **named)
         into = () if out is None else out if isinstance(out, tuple) else (out,)
-        result = run_cpu(self.operator, self.form, binding, self.schedule, into, self.signature)
+        if (result := self._calls.again(arrays, named, into)) is not None:
+            return result
+        binding = self.operator.bind(*arrays, **named)
+        result = self._calls.first(binding, arrays, named, into)
         if result is None:
             raise OperatorError(f"the kernel of {self.operator.name} on shapes {[a.shape for a in binding.arrays.values()]}",
                                 "it cannot run here: an axis is empty, a topk asks for too many, or Numba failed",

@@ -64,7 +64,7 @@ class Compiled:
     signature: Signature
     schedules: dict[tuple[int, ...], Schedule] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The name of its module: another source is another module."""
         return _title(self.source.text, self.program.name)

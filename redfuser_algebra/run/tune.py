@@ -18,8 +18,9 @@ from redfuser_algebra.lower.cost import estimate, work_of
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.schedule import Schedule, candidates
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.cpu import DTYPES, kernel_of_call, machine, run_cpu, signature_of
+from redfuser_algebra.run.cpu import kernel_of_call, machine, run_cpu, signature_of
 from redfuser_algebra.run.export import drawn, draws
+from redfuser_algebra.run.plan import DTYPES
 from redfuser_algebra.run.schedules import Measured, keep, key_of, measured
 
 if TYPE_CHECKING:
