@@ -112,11 +112,14 @@ def test_schedules_are_ranked_and_can_be_chosen(explorer):
     explorer.front.selected_index = 5
     tab = explorer.tabs[5]
     chosen = [schedule for _, schedule in tab.schedule.options]
-    assert chosen[0] is None and len(chosen) > 2
+    assert (chosen[0], tab.schedule.index) == (kernel_tab.CHOSEN[1], 0) and len(chosen) > 2
     ranked = kernel_tab.schedules(tab.kernel, tab.lengths())
     assert [seconds for _, seconds in ranked] == sorted(seconds for _, seconds in ranked)
     tab.schedule.value = chosen[2]
     assert tab.kernel.schedule == chosen[2] and "<pre" in tab.source.value and "<svg" in tab.drawing.value
+    tab.target.value = "cuda"
+    tab.target.value = "cpu"
+    assert tab.schedule.index == 0, "a list of choices that shows none"
 
 
 def test_a_kernel_is_run_compared_and_written(explorer, tmp_path):

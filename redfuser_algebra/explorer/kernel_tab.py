@@ -39,6 +39,8 @@ AUDITED = (3, 1000)
 """Lengths at which a kernel for GPUs is executed on the CPU."""
 MARKED = re.compile(r"\brebase_|isfinite\(|== (f4\()?0\.0\)? else|\banchor|\brescale")
 MOST_SCHEDULES, RUNS = 8, 3
+CHOSEN = ("chosen by the sizes of each call", "")
+"""No schedule of one's own; its value is not None, which a list of choices shows as nothing at all."""
 
 
 def marked_lines(source: str) -> set[int]:
@@ -161,7 +163,7 @@ class KernelTab:
         self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
         self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
         self.length = fields.labelled(widgets.BoundedIntText, "Axis length", min=1, max=10_000_000, value=LENGTH)
-        self.schedule = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[("chosen by the sizes of each call", None)])
+        self.schedule = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[CHOSEN])
         self.run = fields.button("Run and compare", self.compare, "Compile, run on random data, compare with NumPy")
         self.audit = fields.button("Audit without a GPU", self.look, "Compile, execute on the CPU, count bytes and conflicts")
         self.path = fields.labelled(widgets.Text, "File", fields.WIDE)
@@ -194,7 +196,7 @@ class KernelTab:
         self._quiet, on_gpu, dtype = True, target == "cuda", self.dtype.value
         self.dtype.options = DTYPES[target]
         self.dtype.value = dtype if dtype in DTYPES[target] else "float32"
-        self.schedule.value = None
+        self.schedule.value = CHOSEN[1]
         for control, seen in ((self.schedule, not on_gpu), (self.run, not on_gpu), (self.architecture, on_gpu), (self.audit, on_gpu)):
             control.layout.display = "" if seen else "none"
         self.path.value, self.figures.value, self.link.value = f"{self.session.operator.name}_{target}.py", "", ""
@@ -206,7 +208,7 @@ class KernelTab:
         fused, dtype = self.session.verdict.fused, self.dtype.value
         if self.target.value == "cuda":
             return fused.kernel("cuda", dtype=dtype, arch=self.architecture.value)
-        return fused.kernel("cpu", dtype=dtype, schedule=self.schedule.value)
+        return fused.kernel("cpu", dtype=dtype, schedule=self.schedule.value or None)
 
     def _anew(self) -> None:
         if self._quiet or not self.session.axis:
@@ -229,8 +231,8 @@ class KernelTab:
         """The schedules there are at these lengths, with what the cost model expects."""
         found = [(f"{schedule}: {1e3 * seconds:.3g} ms expected", schedule) for schedule, seconds in schedules(self.kernel, self.lengths())]
         value, self._quiet = self.schedule.value, True
-        self.schedule.options = [("chosen by the sizes of each call", None), *found]
-        self.schedule.value = value if value in [each for _, each in found] else None
+        self.schedule.options = [CHOSEN, *found]
+        self.schedule.value = value if value in [each for _, each in found] else CHOSEN[1]
         self._quiet = False
 
     def compare(self) -> None:
@@ -250,7 +252,7 @@ class KernelTab:
     def export(self) -> None:
         """Write the file in the background: its header names the certificate, which is made first."""
         fused, path, target = self.session.verdict.fused, Path(self.path.value), self.target.value
-        dtype, schedule = self.dtype.value, self.schedule.value
+        dtype, schedule = self.dtype.value, self.schedule.value or None
 
         def written(told: Told) -> Fragment:
             certificate = fused.certify(progress=told)

@@ -52,6 +52,11 @@ def about(operator: ra.Operator, source: str) -> str:
     return joined(displayed(operator_latex(operator)), folded("as text", preformatted(operator)), where)
 
 
+def _is_known(operator: ra.Operator) -> bool:
+    """Whether the catalogue has this very operator."""
+    return operator.name in ra.operators and ra.operators[operator.name] == operator
+
+
 class OperatorTab:
     """The view.  `decide` is called with each operator that is chosen."""
 
@@ -59,7 +64,7 @@ class OperatorTab:
 
     def __init__(self, session: Session, decide: Callable[[ra.Operator], None]) -> None:
         self.session, self.decide, self._quiet = session, decide, False
-        self.search = fields.labelled(widgets.Text, "Search", placeholder="softmax, physics, Welford …")
+        self.search = fields.labelled(widgets.Text, "Search", fields.WIDE, placeholder="softmax, physics, Welford …")
         self.names = fields.labelled(widgets.Select, "Catalogue", fields.WIDE, options=list(ra.operators), value=None, rows=8)
         self.formula = fields.labelled(widgets.Textarea, "Or a formula", fields.WIDE, placeholder=EXAMPLE, rows=4)
         self.mistake = fields.drawn()
@@ -77,10 +82,16 @@ class OperatorTab:
                                   self.lengths, self.params, self.seed)
 
     def _found(self, words: str) -> None:
-        found = matches(words)
         self._quiet = True
-        self.names.options = found
-        self.names.value = self.session.operator.name if self.session.operator and self.session.operator.name in found else None
+        self.names.options = matches(words)
+        self._quiet = False
+        self._select()
+
+    def _select(self) -> None:
+        """Mark the operator that all is about, where it is among those offered."""
+        self._quiet = True
+        operator = self.session.operator
+        self.names.value = operator.name if operator and operator.name in self.names.options and _is_known(operator) else None
         self._quiet = False
 
     def _chosen(self, name: str | None) -> None:
@@ -106,8 +117,8 @@ class OperatorTab:
     def begin(self) -> None:
         """Fields for a new operator."""
         session, operator = self.session, self.session.operator
-        known = operator.name in ra.operators and ra.operators[operator.name] == operator
-        self.about.value = about(operator, ra.operators.entry(operator.name).source if known else "")
+        self._select()
+        self.about.value = about(operator, ra.operators.entry(operator.name).source if _is_known(operator) else "")
         self.lengths.children = [self._length(axis) for axis in session.lengths]
         self.params.children = [self._param(name) for name in session.params]
 

@@ -58,9 +58,13 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Fragment:
                    element("tbody", *body), style="line-height:1.4")
 
 
+_AS_WRITTEN = "white-space:pre;word-break:normal;width:0;min-width:100%"
+"""JupyterLab would break lines, and words in them; and long lines must not make what holds them wider."""
+
+
 def preformatted(text: object) -> Fragment:
     """Text as it is, in letters of equal width; lines that are too long can be scrolled to."""
-    return element("pre", text, style="overflow-x:auto;margin:.4em 0;line-height:1.3")
+    return element("pre", text, style=f"{_AS_WRITTEN};overflow-x:auto;margin:.4em 0;line-height:1.3")
 
 
 def folded(title: object, *content: object, unfolded: bool = False) -> Fragment:
@@ -101,7 +105,7 @@ def highlighted(source: str, marked: Collection[int] = ()) -> Fragment:
     bar = "border-left:3px solid #e08020;background:rgba(224,128,32,.14);padding-left:6px;display:block"
     plain = "border-left:3px solid transparent;padding-left:6px;display:block"
     shown = [element("span", *(line or [" "]), style=bar if number in marked else plain) for number, line in enumerate(lines, 1)]
-    return element("pre", *shown, style="overflow:auto;max-height:32em;line-height:1.3;margin:.4em 0")
+    return element("pre", *shown, style=f"{_AS_WRITTEN};overflow:auto;max-height:32em;line-height:1.3;margin:.4em 0")
 
 
 def _colour(kind: str) -> str:
