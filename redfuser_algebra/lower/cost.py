@@ -56,7 +56,8 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     rows = batch * math.prod(sizes[axis] for axis in program.rows)
     extent = lambda axes: math.prod(sizes[program.copies.get(axis, axis)] for axis in program.columns(axes))
     inputs = [axes for axes in program.inputs.values() if program.axis in axes]
-    read = sum(width * extent(axes) * (1.0 if set(program.rows) <= set(axes) else 0.1) for axes in inputs)
+    again = lambda axes: 1 / min(10, math.prod(sizes[axis] for axis in program.rows if axis not in axes))
+    read = sum(width * extent(axes) * again(axes) for axes in inputs)
     plain = [u for u in program.updates if u.contraction is None]
     lifts = [e for u in plain for e in (u.lift, u.mask) if e is not None]
     lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
