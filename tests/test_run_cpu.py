@@ -75,10 +75,31 @@ def test_a_large_mean_does_not_spoil_the_variance(rng):
     check("variance", {"x": (rng.normal(size=(4, 8192)) + 1e4).astype(np.float32)}, scale=1.0)
 
 
+@pytest.mark.parametrize("name", ["variance", "kurtosis", "correlation", "weighted_variance"])
+def test_sums_in_float32_know_a_far_mean_and_leave_no_number_out(name, rng):
+    """Spreads next to their mean down to the last bits, sorted data, outliers first; squares that overflow and underflow."""
+    drawn = {key: rng.exponential(size=5000).astype(np.float32) for key in operators[name].inputs}
+    outlier = {key: np.where(np.arange(5000) == 3, np.float32(1e6), value) for key, value in drawn.items()}
+    for data in (drawn, {key: np.sort(value) for key, value in drawn.items()}, outlier):
+        for offset in (0, 1e3, -1e5):
+            check(name, {key: value if key == "w" else (value + offset).astype(np.float32) for key, value in data.items()}, Schedule(2048), scale=0.1)
+    for size in (1e-42, 1e-25, 1e-18) + (() if "variance" in name else (1e12, 1e25, 1e34)):
+        check(name, {key: value * np.float32(size) for key, value in drawn.items()}, Schedule(2048), scale=1e-3)
+
+
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan, 3e38])
+def test_special_values_in_sums(special):
+    x = np.linspace(-3, 3, 40)
+    for place in (0, 7, 39):
+        x[place] = special
+        check("kurtosis", {"x": x}, Schedule(16))
+        check("correlation", {"x": x, "y": np.arange(40.0)}, Schedule(16))
+
+
 def test_the_loops_become_vectors():
-    """Maxima and exponentials of float32 in packed instructions, and no call of the C library for one element."""
+    """Sums, maxima and exponentials of float32 in packed instructions, and no call of the C library for one element."""
     x = np.ones((2, 64), np.float32)
-    for name, packed in (("softmax_entropy", (r"v?maxps", r"v?mulps|vfn?m\w+ps")), ("variance", (r"v?subpd", r"v?mulpd|vfm\w+pd"))):
+    for name, packed in (("softmax_entropy", (r"v?maxps", r"v?mulps|vfn?m\w+ps")), ("variance", (r"v?subps", r"v?mulps|vfm\w+ps"))):
         made = kernel(name)
         made.module.sweep(0, 2, 64, 1, np.arange(2), x, 64, np.empty(2, np.float32))
         assembly = "".join(made.module.sweep.inspect_asm().values())

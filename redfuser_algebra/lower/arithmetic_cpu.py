@@ -60,6 +60,43 @@ def exp8(x):
     return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
 '''
 
+_SINGLE = '''
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def fit(x, real):
+    """A float64 number in a type; NaN, which is told from every sum, where its digits would be lost."""
+    near = real(x)
+    return near if f8(near) == x or 1e-30 < abs(x) < 1e30 else real(nan)
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    for place in range(min(x.size, 64)):
+        total += f8(x[place])
+    near = f4(total / min(x.size, 64))
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+'''
+
 _EXTREMES = '''
 def _extreme(name):
     """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
@@ -176,7 +213,8 @@ def add(into, product):
             into[i, j] += product[i, j]
 '''
 
-_PIECES = ((("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES), (("insert", "comes_first"), _INSERT),
+_PIECES = ((("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+           (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _INSERT),
            (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
 
 _HEAD = '''import math

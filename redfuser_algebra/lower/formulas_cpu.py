@@ -44,12 +44,15 @@ class FormulaPrinter:
         return f"n_{self.program.copies.get(axis, axis)}"
 
     def function(self, name: str, symbol: Symbols, exprs: list[Expr], loops: tuple[str, ...], choosing: bool = False) -> Function:
-        """A function whose loops include the tile.  Of float32 numbers sums are made in float64, unless they are of
-        exponentials; what only chooses among elements stays in float32."""
-        axis = self.program.axis
+        """A function whose loops include the tile, in float32 if it takes exponentials of such numbers or chooses among them."""
         single = self.signature.real == "f4" and (choosing or computed_in_single(exprs, loops))
+        return self.tile_function(name, symbol, "f4" if single else "f8")
+
+    def tile_function(self, name: str, symbol: Symbols, wide: str) -> Function:
+        """A function whose loops include the tile, with real numbers of type `wide`."""
+        axis = self.program.axis
         sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, "f4" if single else "f8", self.fixed, inverts=True)
+        return Function(name, self.storage.leaves(symbol), sizes, wide, self.fixed, inverts=True)
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}

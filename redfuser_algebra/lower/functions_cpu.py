@@ -14,7 +14,11 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, subterms
 from redfuser_algebra.lower.kinds import kinds
+from redfuser_algebra.lower.precision import is_difference
 from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, prefers_single
+
+_REAL = ("f4", "f8", "real")
+"""Types of real numbers."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Function:
     """A function under construction: `nest` holds the loops that are open, outermost first.
 
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
-    the operations that they complete.  Loops over axes with a `fixed` length are written out.
+    the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
+    of type `wide`; where that is `real`, the caller says which type it is.
     """
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
@@ -104,7 +109,11 @@ class Function:
 
     def _type(self, term: Expr, depth: int) -> str:
         kind = self.types[term]
-        return {"i": "i8", "b": "b1"}.get(kind) or ("f8" if depth == 0 else self.wide)
+        return {"i": "i8", "b": "b1"}.get(kind) or ("f8" if depth == 0 or self.wide == "real" and not self._varies(term) else self.wide)
+
+    def _varies(self, term: Expr) -> bool:
+        """Whether a term is another one for each element of a tile."""
+        return any(f"tile {axis}" in self.sizes for axis in term.axes)
 
     def _computed(self, term: Expr, depth: int) -> Code:
         type_ = self._type(term, depth)
@@ -121,7 +130,18 @@ class Function:
         if self._divides_by_invariant(term, depth):
             inverse = self.code(call("reciprocal", term.args[1])).to(type_)
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
+        if self.wide == "real" and is_difference(term) and self._varies(term):
+            return self._named(self._difference(*map(self.code, term.args)))
         return self._named(elementwise(term, self._args(term), type_, self.partial, looped=len(self.nest) > 1))
+
+    def _difference(self, a: Code, b: Code) -> Code:
+        """a − b, which no compiler may take apart; of an element and a pivot as exact as if that were an element."""
+        if "real" not in (a.type, b.type):
+            return Code(f"{a.to('real').text} - {b.to('real').text}", "real", atom=False)
+        if a.type == b.type:
+            return Code(f"minus({a.text}, {b.text})", "real", atom=False)
+        element, pivot, sign = (a, b, "") if a.type == "real" else (b, a, "-")
+        return Code(f"{sign}apart({element.text}, {pivot.to('f8').text}, real)", "real", atom=False)
 
     def _divides_by_invariant(self, term: Expr, depth: int) -> bool:
         """Whether a loop would divide by the same number all the time; its inverse is taken once, in float64."""
@@ -130,12 +150,12 @@ class Function:
     def _args(self, term: Expr) -> list[Code]:
         """The operands; a number is written in the type of the real ones that it meets."""
         codes = [None if arg.op == "const" else self.code(arg) for arg in term.args]
-        real = [code.type for code in codes if code is not None and code.type in ("f4", "f8")]
+        real = [code.type for code in codes if code is not None and code.type in _REAL]
         meets = real[-1] if real else self._type(term, len(self.nest) - 1)
         return [code or self._number(arg, term, meets) for code, arg in zip(codes, term.args, strict=True)]
 
     def _number(self, const: Expr, term: Expr, meets: str) -> Code:
-        if isinstance(const.value, bool) or term.op == "where" or meets not in ("f4", "f8"):
+        if isinstance(const.value, bool) or term.op == "where" or meets not in _REAL:
             return self.code(const)
         return constant(const.value, meets)
 

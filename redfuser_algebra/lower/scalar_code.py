@@ -38,7 +38,10 @@ _VECTOR = frozenset(("exp", "exp2"))
 
 @dataclass(frozen=True)
 class Code:
-    """An expression of generated Python and its type: f4, f8, i8 or b1.  `atom`: it can stand anywhere, and twice."""
+    """An expression of generated Python and its type: f4, f8, i8, b1, or `real`, which its function is told.
+
+    `atom`: it can stand anywhere, and twice.
+    """
 
     text: str
     type: str
@@ -50,7 +53,7 @@ class Code:
             return self
         if type_ == "b1":
             return Code(f"({self.text} != 0)", "b1")
-        return Code(f"{type_}({self.text})", type_)
+        return Code(f"fit({self.text}, real)" if (self.type, type_) == ("f8", "real") else f"{type_}({self.text})", type_)
 
 
 def constant(value: float, type_: str) -> Code:
@@ -61,7 +64,7 @@ def constant(value: float, type_: str) -> Code:
         return Code(repr(int(value)), "i8")
     text = repr(float(value)) if math.isfinite(value) else repr(float(value)).strip("-")
     text = f"-{text}" if value == -math.inf else text
-    return Code(f"f4({text})", "f4") if type_ == "f4" else Code(f"({text})" if value < 0 else text, "f8")
+    return Code(f"{type_}({text})", type_) if type_ in ("f4", "real") else Code(f"({text})" if value < 0 else text, "f8")
 
 
 def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped: bool) -> Code:
@@ -106,7 +109,7 @@ def _comparable(args: list[Code]) -> str:
     types = {arg.type for arg in args}
     if types <= {"i8", "b1"}:
         return "i8"
-    return "f4" if types == {"f4"} else "f8"
+    return types.pop() if types in ({"f4"}, {"real"}) else "f8"
 
 
 def _small_power(term: Expr, base: Code) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
 from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
@@ -77,13 +77,11 @@ class StagePrinter(FormulaPrinter):
         lines = ["if t0 > begin:", *indented(moves)] if moves else []
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
         left = {u.name: self._left(u, rows) for u in multiplied}
-        groups: dict[tuple[str, ...], list[Update]] = {}
         scanned = [u for u in updates if self._is_scanned(u)]
-        for update in updates:
-            if update not in counts and update not in scanned:
-                groups.setdefault(() if update in multiplied else self._columns(update), []).append(update)
-        for number, (columns, group) in enumerate(groups.items()):
-            lines += self._fold(f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}", columns, group, left)
+        groups = self._groups([u for u in updates if u not in counts and u not in scanned])
+        for number, ((columns, single), group) in enumerate(groups.items()):
+            name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}"
+            lines += self._fold_single(name, group) if single else self._fold(name, columns, group, left)
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
         lines = self.rows(lines) if rows else lines
         return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
@@ -100,11 +98,50 @@ class StagePrinter(FormulaPrinter):
 
     # sums and choices over the elements of a tile
 
+    def _groups(self, updates: list[Update]) -> dict[tuple[tuple[str, ...], bool], list[Update]]:
+        """Updates that share a loop: over the same columns, and whether that is in float32 where it can."""
+        groups: dict[tuple[tuple[str, ...], bool], list[Update]] = {}
+        for update in updates:
+            groups.setdefault((() if update.name in self.storage.products else self._columns(update), False), []).append(update)
+        shared = groups.get(((), False), [])
+        if self.signature.real == "f4" and not self._in_single_anyway(shared):
+            single = [u for u in shared if u.name not in self.storage.products and self.storage.precision.in_single(u)]
+            groups |= {((), True): single, ((), False): [u for u in shared if u not in single]}
+        return {key: group for key, group in groups.items() if group}
+
+    def _in_single_anyway(self, updates: list[Update], columns: tuple[str, ...] = ()) -> bool:
+        """Whether a loop is in float32 where numbers are stored so: it only chooses among them, or takes exponentials."""
+        exprs = [e for u in updates for e in (u.lift, u.mask, u.contraction and u.contraction.left) if e is not None]
+        return not [u for u in updates if u.monoid in ("sum", "prod")] or computed_in_single(exprs, (self.program.axis, *columns))
+
+    def _fold_single(self, name: str, updates: list[Update]) -> list[str]:
+        """A fold in float32; where numbers left its range, the tile is folded again in float64."""
+        function = self.tile_function(name, self.held, "real")
+        types, joins = self._starts(function, updates)
+        near = {u.name: f"c{place}" for place, u in enumerate(updates) if self.storage.precision.of_elements(u)}
+        for update in updates:
+            if update.name in near:
+                leaf = function.leaf(update.lift)
+                function.line(f"{near[update.name]} = middle({function.argument(leaf.variable, leaf.given)})")
+        self.nested(function, (self.program.axis,), lambda: [
+            self._accumulate(function, u, (), types[u.name], near.get(u.name, "")) for u in updates])
+        for update in updates:
+            if update.name in near:
+                held = self.held(update.name).name
+                function.line(f"{held} = f8({held}) + f8({function.argument('n', 'n')}) * f8({near[update.name]})")
+        checks = [f"{'np.isfinite' if u.name in near else 'sound'}({function.results[self.held(u.name).name]})"
+                  for u in updates if u.monoid == "sum" and types[u.name] == "real"]
+        calls = []
+        for type_ in ("f4", "f8"):
+            function.argument("real", type_)
+            calls.append(self.printed(function))
+        failed = " or ".join(f"not {check}" for check in checks)
+        again = [f"if {failed}:", f"    {calls[1]}"] if checks else []
+        return [calls[0], *again, *joins]
+
     def _fold(self, name: str, columns: tuple[str, ...], updates: list[Update], left: dict[str, tuple[str, str]]) -> list[str]:
         axis = self.program.axis
-        exprs = [e for u in updates for e in (u.lift, u.mask, u.contraction and u.contraction.left) if e is not None]
-        choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
-        function = self.function(name, self.held, exprs, (axis, *columns), choosing)
+        function = self.tile_function(name, self.held, "f4" if self.signature.real == "f4" and self._in_single_anyway(updates, columns) else "f8")
         scalars = [u for u in updates if u.name not in left and not columns and not MONOIDS[u.monoid].counted]
         types, joins = self._starts(function, scalars)
 
@@ -129,7 +166,7 @@ class StagePrinter(FormulaPrinter):
                 for variable in (held, self.held(update.name + WON)):
                     function.results[function.argument(variable.name, variable.at_row())] = variable.at_row()
                 continue
-            types[update.name] = type_ = held.type if held.type in ("i8", "b1") or function.wide != "f4" else "f4"
+            types[update.name] = type_ = held.type if held.type in ("i8", "b1") else function.wide
             function.line(f"{held.name} = {Accumulator('', update.monoid, type_).identity()}")
             function.results[held.name] = f"r{number}"
             part = Code(f"r{number}", type_).to(held.type).text
@@ -161,9 +198,10 @@ class StagePrinter(FormulaPrinter):
         """What the k largest values and their positions are held under."""
         return (update.name + WON, update.name) if MONOIDS[update.monoid].indexed else (update.name, positions(update.name))
 
-    def _accumulate(self, function: Function, update: Update, columns: tuple[str, ...], type_: str) -> None:
+    def _accumulate(self, function: Function, update: Update, columns: tuple[str, ...], type_: str, near: str = "") -> None:
         mask = None if update.mask is None else function.code(update.mask).to("b1").text
         value, held, monoid = function.code(update.lift), self.held(update.name), MONOIDS[update.monoid]
+        value = Code(f"minus({value.text}, {near})", value.type) if near else value
         position = function.code(Expr("index", (), (self.program.axis,))).text if monoid.indexed or monoid.counted else ""
         places = f"[{', '.join(map(function.index, columns))}]" if columns else ""
         if monoid.counted:

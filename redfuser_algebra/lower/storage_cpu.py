@@ -12,11 +12,12 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
+from redfuser_algebra.lower.precision import Precision
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, stem, symbol_names
 
 _OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
                    r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|wide_vectors|ahead|touch|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None")
+                   r"|wide_vectors|ahead|touch|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|apart|minus|fit|middle|sound|c\d+")
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Storage:
         for value in self._in_order():
             self._add(value.name, value.axes, self._value_type(value.value, value.axes))
         self.old = {name: self._old(name) for name in self._snapshots()}
+        self.precision = Precision(program, self._is_single, self.moving)
         self.tiles: dict[str, str] = {}
         self._tile_names: dict[str, str] = {}
 
@@ -95,6 +97,12 @@ class Storage:
             return types[self.held[name].type]
         formulas = {row.name: row.value for row in (*self.program.producers, *self.program.values)}
         return self.kind(formulas[name])
+
+    def _is_single(self, leaf: Expr) -> bool:
+        """Whether an input or a producer is stored in float32."""
+        if leaf.op == "input":
+            return self.signature.arrays[leaf.name] == "f4"
+        return leaf.name in {p.name for p in self.program.producers} and self.produced_type(leaf.name) == "f4"
 
     def _multiplied(self, update: Update) -> bool:
         """Sums by matrix products are not for pivots: those want float64."""
