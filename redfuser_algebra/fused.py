@@ -14,6 +14,7 @@ from redfuser_algebra.discover.egraph import Limits
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.discover.verdict import FUSABLE, PARTLY
+from redfuser_algebra.gradient import Gradient, gradient_of
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
@@ -169,6 +170,15 @@ class Fused:
         and for arrays that do not fit.
         """
         return run_dask(self.operator, self.form, arrays, named)
+
+    def gradient(self) -> Gradient:
+        """The vector–Jacobian product, as fused operators of the inputs, of saved rows' results and of cotangents.
+
+        Nothing that varies along the swept axis is stored: it is computed again from what the forward pass leaves of
+        each row.  At a tie the first of equal elements wins.  Raises OperatorError, which names the term, where there is
+        no derivative.
+        """
+        return gradient_of(self.operator, self.form.axis, decide)
 
     @cached_property
     def certificate(self) -> Certificate:

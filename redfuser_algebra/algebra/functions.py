@@ -20,6 +20,8 @@ class Function:
     "" neither.  `sign` is "positive", "nonnegative" or "" and holds for every argument in the domain.
     `infix` is the Python operator that writes it, if there is one; `boolean` marks truth-valued results.  `whole`
     functions take whole numbers only.  `source` is what a user declared; "" for the rows of this table.
+    `derivative` holds one formula per argument, in a, b and c: at a tie or a kink one of the one-sided ones (the first
+    of equals wins).  None says that there is none to speak of: a staircase, a choice by truth values.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Function:
     latex: str = ""
     whole: bool = False
     source: str = ""
+    derivative: tuple[str, ...] | None = None
 
 
 def shift(a, p):
@@ -66,35 +69,35 @@ def scale(c, s):
 def _rows() -> tuple[Function, ...]:
     f = Function
     return (
-        f("add", 2, np.add, ("s", "s"), infix="+"),
-        f("subtract", 2, np.subtract, ("s", "-"), infix="-"),
-        f("multiply", 2, np.multiply, infix="*"),
-        f("divide", 2, np.divide, infix="/"),
-        f("power", 2, np.power, infix="**"),
-        f("mod", 2, np.mod, infix="%"),
+        f("add", 2, np.add, ("s", "s"), infix="+", derivative=("1", "1")),
+        f("subtract", 2, np.subtract, ("s", "-"), infix="-", derivative=("1", "-1")),
+        f("multiply", 2, np.multiply, infix="*", derivative=("b", "a")),
+        f("divide", 2, np.divide, infix="/", derivative=("1 / b", "-(a / b) / b")),
+        f("power", 2, np.power, infix="**", derivative=("b * a ** (b - 1)", "where(a == 0, 0, a ** b * log(a))")),
+        f("mod", 2, np.mod, infix="%", derivative=("1", "-(a // b)")),
         f("floor_divide", 2, np.floor_divide, infix="//"),
-        f("negative", 1, np.negative, ("-",), infix="-"),
-        f("reciprocal", 1, lambda a: np.divide(1.0, a), latex=r"\frac{1}{%s}"),
-        f("exp", 1, np.exp, ("s",), "positive", latex=r"e^{%s}"),
-        f("exp2", 1, np.exp2, ("s",), "positive", latex=r"2^{%s}"),
-        f("expm1", 1, np.expm1, ("s",)),
-        f("log", 1, np.log, ("s",)),
-        f("log2", 1, np.log2, ("s",)),
-        f("log1p", 1, np.log1p, ("s",)),
-        f("sqrt", 1, np.sqrt, ("s",), "nonnegative", latex=r"\sqrt{%s}"),
-        f("abs", 1, np.abs, ("",), "nonnegative", latex=r"\left|%s\right|"),
-        f("sign", 1, np.sign, ("+",)),
-        f("sin", 1, np.sin),
-        f("cos", 1, np.cos),
-        f("tanh", 1, np.tanh, ("s",)),
-        f("arctan", 1, np.arctan, ("s",)),
-        f("arctan2", 2, np.arctan2),
+        f("negative", 1, np.negative, ("-",), infix="-", derivative=("-1",)),
+        f("reciprocal", 1, lambda a: np.divide(1.0, a), latex=r"\frac{1}{%s}", derivative=("-reciprocal(a) ** 2",)),
+        f("exp", 1, np.exp, ("s",), "positive", latex=r"e^{%s}", derivative=("exp(a)",)),
+        f("exp2", 1, np.exp2, ("s",), "positive", latex=r"2^{%s}", derivative=("exp2(a) * log(2)",)),
+        f("expm1", 1, np.expm1, ("s",), derivative=("exp(a)",)),
+        f("log", 1, np.log, ("s",), derivative=("1 / a",)),
+        f("log2", 1, np.log2, ("s",), derivative=("1 / (a * log(2))",)),
+        f("log1p", 1, np.log1p, ("s",), derivative=("1 / (1 + a)",)),
+        f("sqrt", 1, np.sqrt, ("s",), "nonnegative", latex=r"\sqrt{%s}", derivative=("0.5 / sqrt(a)",)),
+        f("abs", 1, np.abs, ("",), "nonnegative", latex=r"\left|%s\right|", derivative=("sign(a)",)),
+        f("sign", 1, np.sign, ("+",), derivative=("0",)),
+        f("sin", 1, np.sin, derivative=("cos(a)",)),
+        f("cos", 1, np.cos, derivative=("-sin(a)",)),
+        f("tanh", 1, np.tanh, ("s",), derivative=("1 - tanh(a) ** 2",)),
+        f("arctan", 1, np.arctan, ("s",), derivative=("1 / (1 + a ** 2)",)),
+        f("arctan2", 2, np.arctan2, derivative=("b / (a ** 2 + b ** 2)", "-a / (a ** 2 + b ** 2)")),
         f("floor", 1, np.floor, ("+",), latex=r"\left\lfloor %s \right\rfloor"),
         f("ceil", 1, np.ceil, ("+",), latex=r"\left\lceil %s \right\rceil"),
         f("round", 1, np.round, ("+",)),
-        f("maximum", 2, np.maximum, ("+", "+"), latex=r"\max(%s, %s)"),
-        f("minimum", 2, np.minimum, ("+", "+"), latex=r"\min(%s, %s)"),
-        f("where", 3, np.where),
+        f("maximum", 2, np.maximum, ("+", "+"), latex=r"\max(%s, %s)", derivative=("where(a >= b, 1, 0)", "where(a >= b, 0, 1)")),
+        f("minimum", 2, np.minimum, ("+", "+"), latex=r"\min(%s, %s)", derivative=("where(a <= b, 1, 0)", "where(a <= b, 0, 1)")),
+        f("where", 3, np.where, derivative=("0", "where(a, 1, 0)", "where(a, 0, 1)")),
         f("isnan", 1, np.isnan, boolean=True),
         f("equal", 2, np.equal, infix="==", boolean=True),
         f("not_equal", 2, np.not_equal, infix="!=", boolean=True),

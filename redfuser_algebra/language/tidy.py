@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.language.expr import LEAVES, Expr, call, children_replaced, const, subterms
 
-_RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "reduce": 5}
+RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "reduce": 5}
 """Where a factor stands in a product: numbers, values, arrays, functions (4), and sums last, which reach far right."""
 
 
@@ -90,7 +90,7 @@ def _powers(factors: list[Expr]) -> list[Expr]:
         if factor.op == "power" and _is_whole(factor.args[1]) and factor.args[1].value > 0:
             base, count = factor.args[0], int(factor.args[1].value)
         counts[base] = counts.get(base, 0) + count
-    ordered = sorted(counts, key=lambda base: _RANK.get(base.op, 4))
+    ordered = sorted(counts, key=lambda base: RANK.get(base.op, 4))
     return [base if counts[base] == 1 else call("power", base, counts[base]) for base in ordered]
 
 

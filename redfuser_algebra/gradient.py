@@ -1,0 +1,139 @@
+"""`fused.gradient()`: the vector–Jacobian product of an operator, each of its operators decided and fused by itself.
+
+In: an operator with a fused form.  Out: a `Gradient`, which holds the operators and is called with arrays.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.discover.display import verdict_line
+from redfuser_algebra.language.binding import Binding, Signature, bind
+from redfuser_algebra.language.cascade import cascades
+from redfuser_algebra.language.differentiation import Backward, differentiated
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.html import Fragment, displayed, joined, titled
+from redfuser_algebra.language.latex import operator_latex
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
+from redfuser_algebra.run.reference import reference
+
+if TYPE_CHECKING:
+    from redfuser_algebra.fused import Verdict
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """x̄ = Σ ȳ·∂y/∂x for every input x that the outputs y depend on smoothly; call it with the inputs and the ȳ.
+
+    `saved` is the operator of what the forward pass leaves of each row (None: nothing is needed); what varies along the
+    swept axis is computed again from it.  `cotangents` names each ȳ, with the axes of its output.  `verdicts` tells of
+    each operator that reduces something, by its name, whether it is fused; the others are computed as written.
+    """
+
+    operator: Operator
+    backward: Backward
+    verdicts: dict[str, Verdict]
+
+    @property
+    def saved(self) -> Operator | None:
+        """The operator that gives the results of each row by name, all in one sweep."""
+        return self.backward.saved
+
+    @property
+    def cotangents(self) -> dict[str, tuple[str, ...]]:
+        """The name of each output's derivative, with its axes."""
+        return self.backward.cotangents
+
+    @property
+    def operators(self) -> dict[str, Operator]:
+        """By each input, the operator that gives the derivative by it; one operator may give several."""
+        return {name: operator for names, operator in self.backward.operators.items() for name in names}
+
+    def __call__(self, /, *arrays: object, saved: Arrays | None = None, backend: str = "auto", **named: object) -> dict[str, np.ndarray]:
+        """The derivatives by input name, each with the shape of its input.
+
+        Arrays are the operator's inputs and then one ȳ for each real output, by position or by name; scalars by name.
+        Leading extra dimensions are batch; an input that lacks some of them has its derivatives added up.  `saved` are
+        the results of `saved`, if they are known already.  `backend` is as for a fused operator.  Raises OperatorError
+        for arrays that do not fit.
+        """
+        binding = self._bound(arrays, named)
+        given = binding.arrays | binding.params
+        if self.saved is not None:
+            given |= self._run(self.saved, given, backend) if saved is None else self._checked(saved)
+        found = {}
+        for names, operator in self.backward.operators.items():
+            result = self._run(operator, given, backend)
+            parts = result.values() if len(names) > 1 else [result]
+            for name, part, axes in zip(names, parts, operator.output_axes, strict=True):
+                found[name] = self._like_input(name, part, axes, binding)
+        return {name: found[name] for name in self.operator.inputs if name in found}
+
+    def _bound(self, arrays: tuple, named: dict[str, object]) -> Binding:
+        own = self.operator.signature
+        signature = Signature(f"the gradient of {own.name}", dict(own.inputs) | self.cotangents, own.params, own.tops)
+        return bind(signature, arrays, named)
+
+    def _checked(self, saved: Arrays) -> Arrays:
+        missing = [name for name in self.saved.structure if name not in saved]
+        if missing:
+            raise OperatorError(f"the gradient of {self.operator.name} with saved=", f"{', '.join(missing)} is not in it",
+                                f"pass what {self.saved.name} gives for the same inputs, or leave it out")
+        return {name: saved[name] for name in self.saved.structure}
+
+    def _run(self, operator: Operator, given: Mapping[str, object], backend: str) -> object:
+        operands = {name: given[name] for name in (*operator.inputs, *operator.params)}
+        verdict = self.verdicts.get(operator.name)
+        if verdict is not None and verdict.fused is not None:
+            return verdict.fused(**operands, backend=backend)
+        binding = operator.bind(**operands)
+        dtypes = result_dtypes(operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
+        return in_dtypes(operator, reference(operator, binding), dtypes)
+
+    def _like_input(self, name: str, part: np.ndarray, axes: tuple[str, ...], binding: Binding) -> np.ndarray:
+        """A derivative with the shape of its input: the same along axes it lacks, added up over batch that the input lacks."""
+        part, own, given = np.asarray(part), self.operator.inputs[name], binding.arrays[name].shape
+        batch = part.shape[:part.ndim - len(axes)]
+        part = part.reshape((*batch, *(binding.sizes[axis] if axis in axes else 1 for axis in own)))
+        part = np.broadcast_to(part, (*binding.batch, *(binding.sizes[axis] for axis in own)))
+        missing = part.ndim - len(given)
+        alone = tuple(dim for dim, length in enumerate(given, missing) if length == 1 != part.shape[dim])
+        part = part.sum(axis=(*range(missing), *alone), keepdims=True, dtype=part.dtype).reshape(given)
+        return part if part.flags.writeable else part.copy()
+
+    def __str__(self) -> str:
+        saved = [] if self.saved is None else [f"saved by the forward pass\n{self.saved}"]
+        return "\n\n".join([*saved, *(f"{self._line(operator)}\n{operator}" for operator in self.backward.operators.values())])
+
+    __repr__ = __str__
+
+    def _line(self, operator: Operator) -> str:
+        verdict = self.verdicts.get(operator.name)
+        return f"{operator.name}: {f'{verdict.status} ({verdict.reason})' if verdict else 'nothing to reduce'}"
+
+    def _repr_latex_(self) -> str:
+        operators = [self.saved] * (self.saved is not None) + [*self.backward.operators.values()]
+        return "\n\n".join(operator._repr_latex_() for operator in operators)
+
+    def _repr_html_(self) -> str:
+        shown = [titled("saved by the forward pass", displayed(operator_latex(self.saved)))] if self.saved else []
+        for operator in self.backward.operators.values():
+            verdict = self.verdicts.get(operator.name)
+            shown.append(joined(verdict_line(verdict) if verdict else Fragment(self._line(operator)), displayed(operator_latex(operator))))
+        return joined(*shown)
+
+
+def gradient_of(operator: Operator, axis: str, decide: Callable[[Operator], Verdict]) -> Gradient:
+    """The gradient of an operator that is swept along an axis; `decide` says of each of its operators how it is run.
+
+    Raises OperatorError, which names the term, where the operator is not differentiable.
+    """
+    backward = differentiated(operator, axis)
+    operators = [backward.saved] * (backward.saved is not None) + [*backward.operators.values()]
+    return Gradient(operator, backward, {each.name: decide(each) for each in operators if cascades(each)})

@@ -1,0 +1,187 @@
+"""Derivatives: rows of the table, what vanishes, and vector–Jacobian products against finite differences."""
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import redfuser_algebra as ra
+from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.catalogue.entry import ENTRIES
+from redfuser_algebra.language.formula import parse
+from redfuser_algebra.language.polynomial import Polynomials
+from redfuser_algebra.prove.trials.exact_functions import FUNCTION_OF, TRUTH_OF
+from redfuser_algebra.prove.trials.extended import exact, exactly, is_special
+from redfuser_algebra.run.reference import reference
+
+STEP = Fraction(1, 2**40)
+NUMBERS = [Fraction(*number) for number in ((-5, 2), (-3, 7), (1, 3), (7, 4))]
+EXACT = FUNCTION_OF | TRUTH_OF | {"where": lambda condition, a, b: a if condition else b}
+
+
+def value(term, known):
+    """A formula of exact numbers."""
+    if term.op == "param":
+        return known[term.name]
+    return exact(term.value) if term.op == "const" else EXACT[term.op](*(value(arg, known) for arg in term.args))
+
+
+def nearest(number):
+    """An exact number as a float."""
+    return float(number.mid()) if hasattr(number, "mid") else float(number.p) / float(number.q)
+
+
+@pytest.mark.parametrize("name", [row.name for row in FUNCTIONS.values() if row.derivative])
+def test_a_derivative_is_the_slope(name):
+    row, compared = FUNCTIONS[name], 0
+    for numbers in permutations(NUMBERS, row.arity):
+        for place, formula in list(enumerate(row.derivative))[name == "where":]:
+            with exactly():
+                known = list(map(exact, numbers))
+                known[0] = numbers[0] > 0 if name == "where" else known[0]
+                moved = [[*known[:place], known[place] + exact(step), *known[place + 1:]] for step in (STEP, -STEP)]
+                ahead, behind = (EXACT[name](*operands) for operands in moved)
+                slope = value(parse(formula), dict(zip("abc", known, strict=False)))
+                if not any(map(is_special, (ahead, behind, slope))):
+                    compared += 1
+                    error = nearest((ahead - behind) / exact(2 * STEP) - slope)
+                    assert abs(error) <= 1e-15 * (1 + abs(nearest(slope))), (numbers, place)
+    assert compared >= 2 * row.arity - (name == "where")
+
+
+# what vanishes over the reals
+
+VANISH = ("sum(x[l] - sum(x[l], l) / size(l), l)", "sum(exp(x[l] - c) / sum(exp(x[l] - c), l), l) - 1",
+          "sum(sum(a[l, j] * b[l], j), l) - sum(b[l] * sum(a[l, j], j), l)", "sum(x[l] * c, l, where=y[l] > 0) - c * sum(where(y[l] > 0, x[l], 0), l)",
+          "sum(sum(x[l] * y[j], l), j) - sum(x[l], l) * sum(y[j], j)", "(c + x[l]) ** 2 - c * c - x[l] * (x[l] + 2 * c)")
+REMAIN = ("sum(x[l] * y[l], l) - sum(x[l], l) * sum(y[l], l)", "sum(x[l], l) - x[l]", "sum(x[l] ** 2, l) - sum(x[l], l) ** 2",
+          "sum(sum(a[l, j] * sum(a[l, j], l), j), l) - sum(sum(a[l, j] ** 2, j), l)", "max(x[l], l) - min(x[l], l)",
+          "sum(x[l] * sum(x[l] * y[j], j), l) - sum(x[l], l) * sum(y[j], j)")
+
+
+def test_what_vanishes_is_told_from_what_does_not():
+    assert [text for text in VANISH if not Polynomials().vanishes(ra.parse(text))] == []
+    assert [text for text in REMAIN if Polynomials().vanishes(ra.parse(text))] == []
+
+
+# gradients
+
+SOFTMAX = ra.parse_operator("softmax(x[l]): e = exp(x - max(x, l)); e / sum(e, l)")
+
+
+def listed(operator, result):
+    return [result] if operator.structure == "single" else list(result.values()) if isinstance(result, dict) else list(result)
+
+
+def check(operator, arrays, params, rng, gradient=None):
+    """Each derivative along a random direction, next to the central difference of the operator as written."""
+    gradient = gradient or ra.fuse(operator).gradient()
+
+    def outputs(**moved):
+        return listed(operator, reference(operator, operator.bind(**(arrays | moved), **params)))
+
+    cotangents = {name: rng.standard_normal(np.shape(output)) for name, output in cotangents_of(gradient, outputs()).items()}
+    found, step = gradient(**arrays, **params, **cotangents), 1e-6
+    for name, derivative in found.items():
+        assert np.shape(derivative) == np.shape(arrays[name])
+        if np.asarray(arrays[name]).dtype.kind == "f":
+            direction = rng.standard_normal(np.shape(arrays[name]))
+            ahead, behind = (cotangents_of(gradient, outputs(**{name: arrays[name] + sign * step * direction})) for sign in (1, -1))
+            expected = sum(np.sum(cotangents[key] * (ahead[key] - behind[key])) for key in cotangents) / (2 * step)
+            assert abs(np.sum(derivative * direction) - expected) <= 1e-5 * (1e-3 + np.abs(derivative * direction).sum()), name
+
+
+def cotangents_of(gradient, outputs):
+    """The outputs that have a derivative, by the names of the derivatives by them."""
+    operator = gradient.operator
+    names = ["dy"] if operator.structure == "single" else [f"dy_{key}" for key in operator.structure] if isinstance(
+        operator.structure, tuple) else [f"dy{place + 1}" for place in range(len(outputs))]
+    return {name: output for name, output in zip(names, outputs, strict=True) if name in gradient.cotangents}
+
+
+QUICK = ("softmax_temperature", "logsumexp", "variance", "layernorm", "causal_attention", "absmax_scaled_sum", "topk_mean_fixed",
+         "value_at_argmax", "geometric_mean", "cross_entropy")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ra.operators if name != "count_max"])
+def test_the_catalogue_next_to_finite_differences(name, rng):
+    entry = ENTRIES[name]
+    try:
+        gradient = ra.fuse(entry.operator).gradient()
+    except ra.NotFusable:
+        pytest.skip("not fusable")
+    except ra.OperatorError as error:
+        assert error.asked == f"the gradient of {name}" and ("round" in error.failed or "cast" in error.failed or "smoothly" in error.failed)
+        return
+    given = entry.inputs(rng, 9)
+    params = {key: given[key] for key in entry.operator.params if key in given}
+    check(entry.operator, {key: np.asarray(given[key]) for key in entry.operator.inputs}, params, rng, gradient)
+
+
+def test_textbook_forms():
+    softmax = ra.fuse(SOFTMAX).gradient()
+    assert str(softmax.operators["x"]) == ("softmax_dx(x[l], lse[], dy[l]):\n    t1 = exp(x - lse)\n"
+                                           "    return (dy - sum(dy * t1, l)) * t1")
+    attention = ra.fuse(ra.operators["attention"]).gradient()
+    assert attention.saved.structure == ("y", "lse")
+    assert attention.operators["K"] is attention.operators["V"] is not attention.operators["Q"]
+    assert str(attention.operators["Q"]).splitlines()[1] == (
+        "    return scale * sum(K * (sum(dy * V, j) - sum(dy * y, j)) * exp(sum(Q * K, k) * scale - lse), l)")
+    assert {verdict.status for verdict in attention.verdicts.values()} == {"fusable"}
+
+
+def test_the_first_of_equals_wins():
+    largest = ra.fuse(ra.parse_operator("largest(x[l]): max(x, l)")).gradient()
+    assert list(largest([1.0, 3.0, 3.0], 2.0)["x"]) == [0, 2, 0]
+    two = ra.fuse(ra.parse_operator("two(x[l]): topk(x, l, 2)")).gradient()
+    assert list(two([3.0, 1.0, 3.0, 3.0], [5.0, 7.0])["x"]) == [5, 0, 7, 0]
+
+
+def test_a_product_with_zeros():
+    product = ra.fuse(ra.parse_operator("product(x[l]): prod(x, l)")).gradient()
+    assert list(product([2.0, 0.0, 3.0], 1.0)["x"]) == [0, 6, 0]
+    assert list(product([0.0, 0.0, 3.0], 1.0)["x"]) == [0, 0, 0]
+    assert list(product([2.0, 4.0, 3.0], 1.0)["x"]) == [12, 6, 8]
+
+
+def test_what_is_masked_out_takes_no_part(rng):
+    gradient = ra.fuse(ra.parse_operator(
+        "masked(x[l], v[l], w[l]): m = w > 0; e = exp(x - max(x, l, where=m)); sum(e * v, l, where=m) / sum(e, l, where=m)")).gradient()
+    x, v, w = rng.standard_normal(6), rng.standard_normal(6), np.array([1, 0, 1, 1, 0, 1])
+    clean = gradient(x, v, w, 1.0)
+    x[1], v[4] = 1e300, np.nan
+    dirty = gradient(x, v, w, 1.0)
+    for name in "xv":
+        assert np.array_equal(clean[name], dirty[name]) and not dirty[name][w == 0].any()
+
+
+def test_batch_that_an_input_lacks_is_added_up(rng):
+    gradient = ra.fuse(ra.operators["attention"]).gradient()
+    Q, K, V, dy = (rng.standard_normal(shape) for shape in ((3, 4, 5), (6, 5), (1, 6, 2), (3, 4, 2)))
+    found = gradient(Q, K, V, dy)
+    each = [gradient(Q[h], K, V[0], dy[h]) for h in range(3)]
+    assert np.allclose(found["Q"], [one["Q"] for one in each])
+    assert np.allclose(found["K"], sum(one["K"] for one in each))
+    assert np.allclose(found["V"], [sum(one["V"] for one in each)])
+    state = ra.fuse(gradient.saved)(Q, K, V)
+    assert np.allclose(gradient(Q, K, V, dy, saved=state)["K"], found["K"])
+
+
+def test_operators_of_a_gradient_are_certified():
+    gradient = ra.fuse(SOFTMAX).gradient()
+    certificate = gradient.verdicts["softmax_dx"].fused.certify(examples=5)
+    assert certificate.status == "proved", certificate
+
+
+def test_refusals_name_the_term():
+    def told(text):
+        with pytest.raises(ra.OperatorError) as raised:
+            ra.fuse(ra.parse_operator(text)).gradient()
+        return raised.value
+
+    assert "round has no derivative, in round(x[l])" in told("f(x[l]): sum(round(x), l)").failed
+    assert "smoothly" in told("f(x[l]): argmax(x, l)").failed
+    with ra.declarations():
+        ra.function("halved", lambda a: a / 2, monotone="s")
+        assert "halved has no derivative" in told("f(x[l]): max(halved(x), l)").failed
