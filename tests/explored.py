@@ -28,7 +28,7 @@ def work():
 
 @pytest.fixture
 def explorer(work):
-    made = app.Explorer(ra.operators["softmax"], work)
+    made = app.Explorer(ra.operators["softmax"], work, work)
     work.wait()
     yield made
     made.close()

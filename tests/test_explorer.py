@@ -276,10 +276,12 @@ def test_an_offset_shows_what_raw_sums_lose(explorer):
 
 def test_sliding_does_not_draw_again(explorer, monkeypatch):
     explorer.front.selected_index = 3
+    explorer.work.wait()
     tab, drawn = explorer.tabs[3], []
     monkeypatch.setattr(update_tab, "history_picture", lambda rule: drawn.append(rule))
     before = {}
     for seen in range(1, tab.seen.max + 1):
         tab.seen.value = seen
         before[seen] = tab.drawing.value
+    explorer.work.wait()
     assert drawn == [] and len(set(before.values())) == tab.seen.max

@@ -116,6 +116,7 @@ def test_schedules_are_ranked_and_can_be_chosen(explorer):
     ranked = kernel_tab.schedules(tab.kernel, tab.lengths())
     assert [seconds for _, seconds in ranked] == sorted(seconds for _, seconds in ranked)
     tab.schedule.value = chosen[2]
+    explorer.work.wait()
     assert tab.kernel.schedule == chosen[2] and "<pre" in tab.source.value and "<svg" in tab.drawing.value
     tab.target.value = "cuda"
     tab.target.value = "cpu"

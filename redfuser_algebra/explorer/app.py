@@ -19,7 +19,7 @@ from redfuser_algebra.explorer.operator_tab import OperatorTab
 from redfuser_algebra.explorer.proof_tab import ProofTab
 from redfuser_algebra.explorer.session import Session, decide_both
 from redfuser_algebra.explorer.update_tab import UpdateTab
-from redfuser_algebra.explorer.work import WORK, Work
+from redfuser_algebra.explorer.work import DRAWING, WORK, Work
 
 _open: dict[str, Explorer] = {}
 """The explorer of each notebook cell; running the cell again closes it."""
@@ -28,11 +28,11 @@ _open: dict[str, Explorer] = {}
 class Explorer:
     """The app.  `session` holds what it is about, `tabs` the six views; only the tab in front is kept up to date."""
 
-    def __init__(self, operator: ra.Operator | None = None, work: Work = WORK) -> None:
-        self.session, self.work = Session(), work
+    def __init__(self, operator: ra.Operator | None = None, work: Work = WORK, drawing: Work = DRAWING) -> None:
+        self.session, self.work, self.drawing = Session(), work, drawing
         self.operator_tab = OperatorTab(self.session, self.decide)
-        self.tabs = (self.operator_tab, CascadeTab(self.session), DiscoveryTab(self.session, work), UpdateTab(self.session),
-                     ProofTab(self.session, work), KernelTab(self.session, work))
+        self.tabs = (self.operator_tab, CascadeTab(self.session), DiscoveryTab(self.session, work), UpdateTab(self.session, drawing),
+                     ProofTab(self.session, work), KernelTab(self.session, work, drawing))
         self.said = fields.drawn()
         self.progress = fields.Progress("Deciding", lambda: work.stop((self, "decide")))
         self.front = widgets.Tab([tab.root for tab in self.tabs], titles=[tab.title for tab in self.tabs], selected_index=0)
@@ -75,6 +75,7 @@ class Explorer:
         self.session.listeners.clear()
         for owner in (self, *self.tabs):
             self.work.drop(owner)
+            self.drawing.drop(owner)
         for widget in reversed(_below(self.root)):
             widget.close()
 

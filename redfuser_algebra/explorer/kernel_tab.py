@@ -157,8 +157,8 @@ class KernelTab:
 
     title = "Kernel"
 
-    def __init__(self, session: Session, work: Work) -> None:
-        self.session, self.work, self.kernel, self._of, self._quiet = session, work, None, None, False
+    def __init__(self, session: Session, work: Work, pictures: Work) -> None:
+        self.session, self.work, self.pictures, self.kernel, self._of, self._quiet = session, work, pictures, None, None, False
         self.target = fields.labelled(widgets.Dropdown, "Target", options=list(DTYPES))
         self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
         self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
@@ -225,7 +225,12 @@ class KernelTab:
         lines = marked_lines(self.kernel.source)
         self.source.value = titled(f"Source: {self.kernel.source.count(chr(10))} lines; those that rebase or guard have a bar",
                                    highlighted(self.kernel.source, lines))
-        self.drawing.value = traffic_picture(traffic(verdict, self.lengths(), WIDTHS[self.dtype.value]))
+        moved = traffic(verdict, self.lengths(), WIDTHS[self.dtype.value])
+        self.pictures.start((self, "traffic"), lambda told: traffic_picture(moved), self._drawn,
+                            lambda sentence: self._drawn(fields.complaint(sentence)))
+
+    def _drawn(self, found: str) -> None:
+        self.drawing.value = found
 
     def _offer(self) -> None:
         """The schedules there are at these lengths, with what the cost model expects."""

@@ -16,6 +16,7 @@ from redfuser_algebra.discover.show import form_latex
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import MOVED, counted, picture, short
 from redfuser_algebra.explorer.session import Session
+from redfuser_algebra.explorer.work import Work
 from redfuser_algebra.language.html import Fragment, displayed, element, formula, joined, table, titled
 from redfuser_algebra.language.latex import name_latex
 from redfuser_algebra.lower.kinds import natural_kinds
@@ -103,7 +104,8 @@ def merged_html(merged: Merged) -> Fragment:
 
 def history_picture(rule: Rule) -> picture:
     """The components, and the factors they are moved by, as elements come in; the marker is at the first element."""
-    history, factors = rule.history(), rule.factors()
+    with np.errstate(all="ignore"):
+        history, factors = rule.history(), rule.factors()
     with picture(f"State and rescale factors over {rule.length} elements", 8.2, 2.4, 2) as drawing:
         state, moved = drawing.all_axes
         for name, values in list(history.items())[:MOST_LINES]:
@@ -151,8 +153,8 @@ class UpdateTab:
 
     title = "Update rule"
 
-    def __init__(self, session: Session) -> None:
-        self.session, self.rule = session, None
+    def __init__(self, session: Session, pictures: Work) -> None:
+        self.session, self.pictures, self.rule = session, pictures, None
         self.history: picture | None = None
         self.kind = fields.labelled(widgets.ToggleButtons, "Form", fields.WIDE, options=["centred", "raw"])
         self.feed = fields.labelled(widgets.Dropdown, "Merge with", options=FEEDS)
@@ -188,16 +190,23 @@ class UpdateTab:
         try:
             fused, arrays = self.forms()[self.kind.value], self._arrays()
             with np.errstate(all="ignore"):
-                self.rule = Rule(fused, arrays)
-                self.history = history_picture(self.rule)
+                self.rule = rule = Rule(fused, arrays)
             self.latex.value = displayed(form_latex(fused.form))
             self.results.value = results_html(fused.operator, self.forms(), arrays)
             self.said.value = ""
         except ra.RedfuserError as error:
             self.rule, self.said.value = None, fields.complaint(str(error))
             return
-        self.seen.max = max(1, self.rule.length - 1)
+        self.seen.max, self.history = max(1, rule.length - 1), None
         self._merged()
+        self.pictures.start((self, "history"), lambda told: history_picture(rule), self._drawn, self._failed)
+
+    def _drawn(self, history: picture) -> None:
+        self.history = history
+        self._merged()
+
+    def _failed(self, sentence: str) -> None:
+        self.said.value = fields.complaint(sentence)
 
     def _merged(self) -> None:
         if self.rule is None or self.rule.length < 2:
@@ -205,4 +214,5 @@ class UpdateTab:
             return
         with np.errstate(all="ignore"):
             self.text.value = merged_html(self.rule.merged(self.seen.value, self.feed.value))
-            self.drawing.value = self.history.at(self.seen.value)
+            if self.history:
+                self.drawing.value = self.history.at(self.seen.value)

@@ -111,4 +111,6 @@ def _do(job: Job) -> None:
 
 
 WORK = Work()
-"""The thread of this session."""
+"""The thread of this session for what takes long."""
+DRAWING = Work()
+"""Its thread for pictures, which take longer than a control may, and must not wait for a proof."""
