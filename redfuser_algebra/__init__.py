@@ -17,6 +17,7 @@ _HOME = {
     "OperatorError": "language.errors", "RedfuserError": "language.errors",
     "trace": "language.numpy_trace",
     "parse": "language.formula", "parse_operator": "language.definitions",
+    "scan": "language.recurrence", "cumulative": "language.recurrence", "previous": "language.recurrence",
     "cascades": "language.cascade",
     "fuse": "fused", "decide": "fused", "Fused": "fused", "Verdict": "fused", "NotFusable": "fused",
     "Limits": "discover.egraph", "FusedForm": "discover.form", "Refusal": "discover.refusal",

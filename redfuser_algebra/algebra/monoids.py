@@ -55,9 +55,12 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("argtopk", "argtopk", -1, "index", counted=True, indexed=True, empty=False),
         Monoid("any", "any", False, "constant", dual="all", idempotent=True, apply=np.logical_or, nan="varies"),
         Monoid("all", "all", True, "constant", dual="any", idempotent=True, apply=np.logical_and, nan="varies"),
+        Monoid("compose", "∘", 0.0, "none", commutative=False, nan="varies"),
     )
 }
-"""fmax and fmin skip NaN, as NumPy's do: a threshold test skips it too.  argmax and argtopk carry the values they won with: their state is (values, positions)."""
+"""fmax and fmin skip NaN, as NumPy's do: a threshold test skips it too.  argmax and argtopk carry the values they won with: their state is (values, positions).
+compose joins the maps that the elements of a recurrence are, later after earlier: an entry of such a map says itself
+what two neighbouring parts make of it, and what it is where there is no element."""
 
 WON = "_value"
 """What a component's name is followed by where an expression reads the values that its positions won with."""

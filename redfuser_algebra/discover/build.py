@@ -16,13 +16,14 @@ from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.encode import primed
 from redfuser_algebra.discover.search import Search
 from redfuser_algebra.discover.simplify import operands
+from redfuser_algebra.language.cascade import Cascade, last_states, seen_by_element
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.tidy import tidied
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
-            "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low"}
+            "argtopk": "pos", "any": "some", "all": "every", "fmax": "high", "fmin": "low", "compose": "h"}
 
 _GUARDS = (
     ("anchor", "a pivot that is not finite in one part (±inf, 0/0) is taken as 0 there until the parts are merged"),
@@ -49,7 +50,7 @@ def built(search: Search) -> FusedForm:
     search.pivots.values.update({name: rename(value) for name, value in search.pivots.values.items()})
     state = tuple(
         Component(names[d.name], d.monoid, _anchored(d.lift), d.mask, d.count, d.axes,
-                  _anchored(rename(d.rebase))) for d in drafts)
+                  _anchored(rename(d.rebase)), None if d.joined is None else rename(d.joined), d.empty) for d in drafts)
     length = {Expr("size", (), (search.axis,)): component.symbol for component in state
               if component.lift is const(1) and component.mask is None and component.monoid == "sum"}
     values = {name: substitute(value, length) for name, value in _pivots(search)}
@@ -61,7 +62,7 @@ def built(search: Search) -> FusedForm:
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
-        trace=tuple(search.questions))
+        recurrences=tuple(search.recurrences), prefixes=tuple(_prefixes(search.cascade)), trace=tuple(search.questions))
 
 
 def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) -> Mean | None:
@@ -81,6 +82,13 @@ def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) 
         return None
     left = times(weight, call("subtract", reduce(lambda a, b: a * b, rest), pivot))
     return Mean(Expr("reduce", (left,) if mask is None else (left, mask), ("sum", facts.axis, "")) / value.args[1], value.args[1])
+
+
+def _prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:
+    """The scans that outputs see at every element, and the results that their states have come to."""
+    names = {reduction.body: reduction.name for reduction in cascade.reductions}
+    for scan in dict.fromkeys(scan for output in cascade.outputs for scan in seen_by_element(output)):
+        yield scan, tuple(names[final] for final in last_states(scan).values())
 
 
 def _order_of_parts(state: tuple[Component, ...]) -> str:

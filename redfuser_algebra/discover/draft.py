@@ -19,6 +19,8 @@ class Draft:
     count: Expr | None
     axes: tuple[str, ...]
     rebase: Expr | None = None
+    joined: Expr | None = None
+    empty: float = 0.0
     needs: set[object] = field(default_factory=set)
 
     @property

@@ -23,6 +23,8 @@ class Component:
 
     `lift` is over inputs and old pivots.  `rebase` is s at the new pivots, over component symbols and old and new
     pivots (its own symbol alone if it has no pivot).  For argmax and its twins the symbol is the position.
+    Of an ordered component (compose) `joined` is what two neighbouring parts make, over the symbols of the earlier part
+    and, primed, of the later one, and `empty` what it is where there is no element.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Component:
     count: Expr | None
     axes: tuple[str, ...]
     rebase: Expr
+    joined: Expr | None = None
+    empty: float = 0.0
 
     @property
     def symbol(self) -> Expr:
@@ -88,13 +92,28 @@ class Guard:
 
 
 @dataclass(frozen=True)
+class Recurred:
+    """Why one element moves the state of a recurrence linearly: φ_k(step) = ⊕_j `rows`[k][j] ⊗ φ_j over a semiring.
+
+    `steps` are the next states by state, and `basis` the functions φ of the states.
+    """
+
+    name: str
+    semiring: str
+    steps: tuple[tuple[Expr, Expr], ...]
+    basis: tuple[Expr, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+
+@dataclass(frozen=True)
 class FusedForm:
     """A cascade in one pass: state, pivots, results, outputs, and what makes it safe.
 
     `outputs` are over result symbols; those whose axes contain `axis` are maps and read the inputs again.
     `ranks` is R for each result: the components that move together with it, sums that are always 0 included.
     `trace` holds the questions that were asked of the e-graph, with their answers.
-    `order` is "commutative" or "ordered".  `assumptions` are conditions the user did not declare but the form needs.
+    `order` is "commutative" or "ordered"; `recurrences` say why an ordered state follows its steps,
+    and `prefixes` which results the scans that maps see element by element have come to.  `assumptions` are conditions the user did not declare but the form needs.
     """
 
     axis: str
@@ -107,6 +126,8 @@ class FusedForm:
     ranks: dict[str, int]
     assumptions: tuple[Expr, ...] = ()
     order: str = "commutative"
+    recurrences: tuple[Recurred, ...] = ()
+    prefixes: tuple[tuple[Expr, tuple[str, ...]], ...] = ()
     trace: tuple[Question, ...] = field(default=(), compare=False, repr=False)
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.composition import with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.tidy import repeated_elements, tidied
@@ -62,7 +63,11 @@ def differences(form: FusedForm) -> dict[Expr, Expr]:
 def update(form: FusedForm) -> tuple[Equation, ...]:
     """The state after one more element."""
 
+    lifts = {symbol(c.name + PRIME, c.axes): c.lift for c in form.state}
+
     def joined(component: Component) -> Expr:
+        if component.joined is not None:
+            return settled(substitute(component.joined, lifts), lambda part: None)
         values = (component.rebase, _suffixed(component.lift, PRIME))
         return _together(component, values, (component.symbol, Expr("index", (), (form.axis,))), form.axis)
 
@@ -72,7 +77,12 @@ def update(form: FusedForm) -> tuple[Equation, ...]:
 def merge(form: FusedForm) -> tuple[Equation, ...]:
     """The state of two states a and b: each is moved to the pivots of both, then they are combined."""
 
+    sides = {symbol(c.name + mark, c.axes): symbol(c.name + part, c.axes)
+             for c in form.state for mark, part in zip((ELEMENT, PRIME), PARTS, strict=True)}
+
     def joined(component: Component) -> Expr:
+        if component.joined is not None:
+            return substitute(component.joined, sides)
         values, positions = ([_suffixed(expr, part) for part in PARTS] for expr in (component.rebase, component.symbol))
         return _together(component, values, positions, form.axis)
 

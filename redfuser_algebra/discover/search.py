@@ -17,8 +17,13 @@ from redfuser_algebra.discover.centring import about_means
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
+from redfuser_algebra.discover.form import Recurred
+from redfuser_algebra.discover.keeping import Kept, kept, recurred
 from redfuser_algebra.discover.largest import about_largest
+from redfuser_algebra.discover.ordered import matrices
+from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
+from redfuser_algebra.discover.recurrence import is_ordered, recurrence
 from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums
@@ -57,6 +62,8 @@ class Search:
         self._others: dict[tuple, Draft] = {}
         self.questions = self._asker.questions
         self.drafts = self._drafts.found
+        self.recurrences: list[Recurred] = []
+        self._kept_matrices: list[Kept] = []
 
     def run(self) -> None:
         """Find components and results for every reduction, in order.  Raises Stuck."""
@@ -95,6 +102,8 @@ class Search:
                     reduction, monoid=draft.monoid, body=draft.lift, mask=draft.mask)
 
     def _solved(self, reduction: Reduction) -> Expr:
+        if is_ordered(reduction.body) or reduction.mask is not None and is_ordered(reduction.mask):
+            return self._ordered(reduction)
         return self._of(reduction, opened(reduction.body, self.choices))
 
     def _of(self, reduction: Reduction, whole: Expr) -> Expr:
@@ -127,6 +136,27 @@ class Search:
             return value
         places = self._component(reduction, f"arg{reduction.monoid}", kept.lift, mask).symbol
         return call("where", call("less", places, 0), monoid.identity, value)
+
+    def _ordered(self, reduction: Reduction) -> Expr:
+        """What a recurrence comes to, read off the entries of a matrix.  Raises Unmoved."""
+        found = recurrence(reduction, self.axis, self.facts.moves)
+        if found is None:
+            raise Unmoved(reduction.body, f"{reduction.monoid} of elements that see those before them is no step of one number")
+        known = [(each, k) for each in self._kept_matrices if (k := each.made.row(found)) is not None]
+        if not known:
+            try:
+                made = matrices(found, self.axis)
+            except NotClosed as refusal:
+                raise Unmoved(refusal.term, str(refusal)) from refusal
+            self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
+            self.recurrences.append(recurred(reduction.name, made))
+            known = [(self._kept_matrices[-1], 0)]
+        matrix, k = known[0]
+        self._drafts.needs |= {draft.name for draft in matrix.drafts}
+        return matrix.read(k)
+
+    def _plain(self, reduction: Reduction, monoid: str, lift: Expr) -> Expr:
+        return self._sums.result(lift, None) if monoid == "sum" else self._component(reduction, monoid, lift, None).symbol
 
     # monoids other than sum: the answer is any term over kept components
 

@@ -31,6 +31,8 @@ def _refused(refusal: Refusal) -> tuple[str, str]:
 
 def _kind(form: FusedForm) -> str:
     moving = [component for component in form.state if not component.fixed]
+    if form.prefixes or form.order == "ordered" and form.recurrences:
+        return "scan"
     if any(component.rebase.op == "where" for component in moving):
         return "reset"
     rank = max(form.ranks.values(), default=0)

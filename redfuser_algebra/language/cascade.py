@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.display import cascade_html
-from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol, unbound_states
 from redfuser_algebra.language.mathematics import cascade_text
 from redfuser_algebra.language.operator import Operator
 
 LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
-            "argtopk": "pos", "any": "some", "all": "every"}
+            "argtopk": "pos", "any": "some", "all": "every", "compose": "h"}
 
 MAIN = "l"
 """The axis that is reduced, by convention: one of this name is always a cascade of its own."""
@@ -40,6 +40,8 @@ class Reduction:
     @property
     def stated(self) -> Expr:
         """The reduction over the symbols of earlier results."""
+        if self.body.op == "scan":
+            return self.body
         operands = (self.body, self.mask, self.count)
         return Expr("reduce", tuple(part for part in operands if part is not None), self.source.attrs)
 
@@ -74,10 +76,34 @@ class Cascade:
 def cascades(operator: Operator) -> tuple[Cascade, ...]:
     """The cascades of an operator, inner ones first; none for an operator without reductions."""
     terms = subterms(*operator.outputs)
-    reductions = [term for term in terms if term.op == "reduce"]
+    reductions = [*filter(_reduces, terms), *final_states(operator.outputs)]
     axes = dict.fromkeys(term.axis for term in reductions)
     own = [axis for axis in axes if axis == MAIN or not _feeds_only(axis, reductions, terms, operator.outputs)]
     return tuple(cascade_over(axis, operator) for axis in own)
+
+
+def _reduces(term: Expr) -> bool:
+    """Whether a term is the result of a reduction, and not part of a scan's step."""
+    return (term.op == "reduce" or term.op == "scan" and not term.attrs[3]) and not unbound_states(term)
+
+
+def final_states(outputs: tuple[Expr, ...]) -> list[Expr]:
+    """The last states of the scans that outputs see element by element: a map goes on from them in the next chunk."""
+    inside = [term for output in outputs for term in seen_by_element(output)]
+    return list(dict.fromkeys(final for scan in inside for final in last_states(scan).values()))
+
+
+def seen_by_element(term: Expr) -> list[Expr]:
+    """The scans that a term sees at every element, outside of reductions."""
+    if term.op == "scan" and term.attrs[3]:
+        return [term]
+    return [] if term.op in ("reduce", "scan") else [scan for arg in term.args for scan in seen_by_element(arg)]
+
+
+def last_states(scan: Expr) -> dict[str, Expr]:
+    """The last state of each name of a scan."""
+    axis, names, *_ = scan.attrs
+    return {name: Expr("scan", scan.args, (axis, names, place, "")) for place, name in enumerate(names)}
 
 
 def primary(found: tuple[Cascade, ...]) -> Cascade:
@@ -87,7 +113,8 @@ def primary(found: tuple[Cascade, ...]) -> Cascade:
 
 def cascade_over(axis: str, operator: Operator) -> Cascade:
     """The reductions over `axis`, named and in order, with the outputs over their results."""
-    terms = [term for term in subterms(*operator.outputs) if term.op == "reduce" and term.axis == axis]
+    kept = [scan for scan in final_states(operator.outputs) if scan.axis == axis]
+    terms = [term for term in subterms(*operator.outputs, *kept) if _reduces(term) and term.axis == axis]
     taken = {*operator.inputs, *operator.params, *operator.axes}
     results: dict[Expr, Expr] = {}
     found = []

@@ -38,13 +38,15 @@ def with_leaves(expr: Expr, leaves: Mapping[str, Expr], axes: Mapping[str, str])
 def _renamed(term: Expr, axes: Mapping[str, str], leaves: Mapping[str, Expr], args: tuple[Expr, ...]) -> Expr:
     if term.op in ("input", "param") and term.name in leaves:
         return leaves[term.name]
-    if term.op in ("input", "symbol"):
+    if term.op in ("input", "symbol", "state"):
         return Expr(term.op, (), (term.name, tuple(axes.get(axis, axis) for axis in term.axes)))
     if term.op in ("index", "size"):
         return Expr(term.op, (), (axes.get(term.axis, term.axis),))
     if term.op == "reduce":
         out = term.attrs[2]
         return Expr("reduce", args, (term.monoid, axes.get(term.axis, term.axis), axes.get(out, out)))
+    if term.op == "scan":
+        return Expr("scan", args, (axes.get(term.axis, term.axis), *term.attrs[1:]))
     return children_replaced(term, args)
 
 

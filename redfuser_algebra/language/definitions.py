@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.language.formula import NUMBERS, Reader, is_reduction, parse, word
+from redfuser_algebra.language.formula import NUMBERS, Reader, SCANS, is_reduction, parse, word
 from redfuser_algebra.language.operator import Operator, Scalar, define
 from redfuser_algebra.language.program import Program, names_in, read_program
 
@@ -126,6 +126,9 @@ def _values(node: ast.AST, axes: tuple[str, ...]) -> Iterator[tuple[ast.Name | a
         yield node, axes
     elif isinstance(node, ast.Call):
         yield from _values_of_call(node, axes)
+    elif isinstance(node, ast.Lambda):
+        states = {argument.arg for argument in node.args.args}
+        yield from (value for value in _values(node.body, axes) if getattr(value[0], "id", "") not in states)
     else:
         for child in ast.iter_child_nodes(node):
             yield from _values(child, axes)
@@ -135,13 +138,13 @@ def _values_of_call(node: ast.Call, axes: tuple[str, ...]) -> Iterator:
     name = getattr(node.func, "id", "")
     given = _arguments(name, node)
     inner = axes
-    if is_reduction(name):
+    if is_reduction(name) or name in SCANS:
         made = _axes(given["name"]) if "name" in given else ["top"] if "topk" in name else []
         reduced = [axis for axis in _axes(given.get("axis")) if axis not in axes]
         inner = (*(axis for axis in axes if axis not in made), *reduced)
     for key, value in given.items():
-        if key not in ("axis", "name", "dtype", "reassociate"):
-            yield from _values(value, inner if key in ("expr", "where", "mask") else () if key == "k" else axes)
+        if key not in ("axis", "name", "dtype", "reassociate", "monoid", "every", "place"):
+            yield from _values(value, inner if key in ("expr", "where", "mask", "step") else () if key == "k" else axes)
 
 
 def _arguments(name: str, node: ast.Call) -> dict[str, ast.expr]:

@@ -17,7 +17,7 @@ from redfuser_algebra.language.errors import OperatorError, undeclared
 DEEPEST = 200
 """How deep expressions may be nested; every walk over one is recursive."""
 
-LEAVES = ("input", "param", "const", "index", "size", "symbol")
+LEAVES = ("input", "param", "const", "index", "size", "symbol", "state")
 
 _interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
 
@@ -33,12 +33,15 @@ class Expr:
     | index | (axis,) | | the positions 0, 1, … along `axis` |
     | size | (axis,) | | the length of `axis` |
     | symbol | (name, axes) | | a value bound later: a result, a pivot, a state component |
+    | state | (name, axes) | | what a recurrence has come to, inside its step |
     | a name in FUNCTIONS | () | operands | elementwise |
     | cast | (dtype, reassociate) | (a,) | a rounded to `dtype` |
     | round | (reassociate,) | (a,) | a rounded to the nearest integer |
     | reduce | (monoid, axis, out) | (body,), (body, mask) | ⊕ over `axis`; `out` names the axis topk makes |
+    | scan | (axis, names, place, every) | (*initial, *next) | the state called `names[place]` after the last element |
 
-    For topk and argtopk the number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
+    A scan has one initial value and one next value per state; the latter is over elements and `state` leaves.  Where
+    `every` is "after" or "before" it keeps the axis: the state after or before every element.  For topk and argtopk the number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
     """
 
     __slots__ = ("op", "attrs", "args", "axes", "depth", "_text", "__weakref__")
@@ -125,8 +128,8 @@ class Expr:
 
     @property
     def monoid(self) -> str:
-        """The monoid of a reduction."""
-        return self.attrs[0]
+        """The monoid of a reduction; that of a scan is the composition of its steps."""
+        return "compose" if self.op == "scan" else self.attrs[0]
 
     @property
     def axis(self) -> str:
@@ -135,8 +138,8 @@ class Expr:
 
     @property
     def body(self) -> Expr:
-        """What a reduction combines."""
-        return self.args[0]
+        """What a reduction combines; of a scan, itself."""
+        return self if self.op == "scan" else self.args[0]
 
     @property
     def count(self) -> Expr | None:
@@ -146,7 +149,7 @@ class Expr:
     @property
     def mask(self) -> Expr | None:
         """Which elements of a reduction take part (None: all)."""
-        operands = self.args[1:-1] if self.count is not None else self.args[1:]
+        operands = () if self.op == "scan" else self.args[1:-1] if self.count is not None else self.args[1:]
         return operands[0] if operands else None
 
     def __repr__(self) -> str:
@@ -168,8 +171,10 @@ def _exact(value: object) -> tuple:
 
 
 def _axes_of(op: str, args: tuple[Expr, ...], attrs: tuple) -> tuple[str, ...]:
-    if op in ("input", "symbol"):
+    if op in ("input", "symbol", "state"):
         return attrs[1]
+    if op == "scan":
+        return _axes_of_scan(args, *attrs)
     if op == "index":
         return (attrs[0],)
     axes = dict.fromkeys(axis for arg in args for axis in arg.axes)
@@ -179,6 +184,12 @@ def _axes_of(op: str, args: tuple[Expr, ...], attrs: tuple) -> tuple[str, ...]:
         if out:
             axes[out] = None
     return tuple(axes)
+
+
+def _axes_of_scan(args: tuple[Expr, ...], axis: str, names: tuple[str, ...], place: int, every: str) -> tuple[str, ...]:
+    own = (args[place], args[len(names) + place])
+    axes = dict.fromkeys(name for arg in own for name in arg.axes if name != axis)
+    return (*axes, axis) if every else tuple(axes)
 
 
 def const(value: Number) -> Expr:
@@ -212,7 +223,7 @@ def check_declared(*roots: Expr) -> None:
     for term in subterms(*roots):
         if term.op == "reduce" and term.monoid not in MONOIDS:
             raise undeclared("monoid", term.monoid)
-        if term.op not in FUNCTIONS and term.op not in LEAVES and term.op not in ("reduce", "cast"):
+        if term.op not in FUNCTIONS and term.op not in LEAVES and term.op not in ("reduce", "cast", "scan"):
             raise undeclared("function", term.op)
 
 
@@ -251,3 +262,16 @@ def subterms(*roots: Expr) -> list[Expr]:
     for root in roots:
         walk(root)
     return list(order)
+
+
+def unbound_states(*roots: Expr) -> set[Expr]:
+    """The states in these terms that belong to no scan among them."""
+    found: dict[Expr, frozenset[Expr]] = {}
+    for term in subterms(*roots):
+        inner = [found[arg] for arg in term.args]
+        if term.op == "scan":
+            number = len(term.attrs[1])
+            stepped = frozenset().union(*inner[number:])
+            inner = [*inner[:number], frozenset(state for state in stepped if state.name not in term.attrs[1])]
+        found[term] = frozenset((term,)) if term.op == "state" else frozenset().union(*inner)
+    return set().union(*(found[root] for root in roots))

@@ -12,7 +12,7 @@ from functools import partial
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.language import functions
+from redfuser_algebra.language import functions, recurrence
 from redfuser_algebra.language.binding import suggestion
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, call, const
@@ -26,8 +26,10 @@ OPERATORS = {
 }
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "topk", "argtopk", "count", "mean", "var",
               "std", "take")
+SCANS = ("scan", "cumulative", "previous")
 WORDS = {name: getattr(functions, name) for name in (
-    *REDUCTIONS, "index", "size", "square", "sigmoid", "relu", "clip", "divide", "round", "cast")}
+    *REDUCTIONS, "index", "size", "square", "sigmoid", "relu", "clip", "divide", "round", "cast")} | {
+    name: getattr(recurrence, name) for name in SCANS}
 """Functions of the front door that are more than a row of FUNCTIONS."""
 NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 
@@ -200,13 +202,35 @@ class Reader:
     def _argument(self, key: str, node: ast.expr) -> object:
         if key == "axis":
             return tuple(self.axes(node))
-        if key in ("name", "dtype"):
+        if key in ("name", "dtype", "monoid", "every"):
             return self._word(node)
+        if key == "step":
+            return self._step(node)
+        if key == "initial" and isinstance(node, ast.Tuple):
+            return tuple(map(self.read, node.elts))
+        if key == "place":
+            return node.value if isinstance(node, ast.Constant) else self._word(node)
         if key == "reassociate":
             if not isinstance(node, ast.Constant) or not isinstance(node.value, bool):
                 raise self.program.error(node, "reassociate is True or False", "write reassociate=True")
             return node.value
         return self.read(node)
+
+
+    def _step(self, node: ast.expr) -> Callable[..., Expr | tuple[Expr, ...]]:
+        """What a lambda makes of the states that are its parameters."""
+        if not isinstance(node, ast.Lambda):
+            raise self.program.error(node, "a step is a lambda of the states", "write scan(lambda h: a * h + x, l, 0)")
+        names = [argument.arg for argument in node.args.args]
+
+        def step(*states: Expr) -> tuple[Expr, ...]:
+            around, self.known = self.known, self.known | dict(zip(names, states, strict=True))
+            try:
+                return tuple(map(self.read, node.body.elts if isinstance(node.body, ast.Tuple) else [node.body]))
+            finally:
+                self.known = around
+
+        return recurrence.with_states(step, names)
 
 
 def word(name: str) -> Callable[..., object] | None:

@@ -95,6 +95,8 @@ def _written(term: Expr, args: list[Written]) -> Written:
         return _leaf(term)
     if term.op == "reduce":
         return _reduction(term, args)
+    if term.op == "scan":
+        return _recurrence(term, [written for written, _ in args]), ATOM
     if term.op in INFIX:
         sign, level = INFIX[term.op]
         return f"{_at_least(level if level == ADD else level + 1, args[0])} {sign} {_at_least(level + 1, args[1])}", level
@@ -133,6 +135,15 @@ def _reduction(term: Expr, args: list[Written]) -> Written:
     above = f"^{{{args[-1][0]}}}" if term.count is not None else ""
     sign = REDUCTIONS.get(term.monoid) or r"\operatorname*{%s}" % term.monoid.replace("_", r"\_")
     return f"{sign}_{{{below}}}{above} {_at_least(REDUCTION, args[0])}", REDUCTION
+
+
+def _recurrence(term: Expr, args: list[str]) -> str:
+    axis, names, place, every = term.attrs
+    steps = r";\ ".join(rf"{name_latex(name)} \gets {after},\ {_with_subscript(name_latex(name), ['0'])} = {start}"
+                       for name, start, after in zip(names, args, args[len(names):], strict=False))
+    below = {"": "", "after": r"\le ", "before": "<"}[every] + name_latex(axis)
+    which = rf"{name_latex(names[place])} \mid " if len(names) > 1 else ""
+    return rf"\operatorname{{scan}}_{{{below}}}\left({which}{steps}\right)"
 
 
 def _product(args: list[Written]) -> Written:

@@ -76,6 +76,8 @@ def _written(term: Expr, args: list[Written]) -> Written:
     if term.op == "reduce":
         mask = args[1] if term.mask is not None else None
         return _reduction(term.monoid, term.axis, args[0], mask, args[-1] if term.count is not None else None)
+    if term.op == "scan":
+        return _recurrence(term, [written for written, _ in args]), ATOM
     if term.op == "multiply" and args[1][1] == REDUCTION:
         return f"{_at_least(MULTIPLY, args[0])}·{args[1][0]}", REDUCTION
     if term.op in INFIX:
@@ -111,7 +113,16 @@ _LEAF = {
     "size": lambda term: (f"N_{copied_axis(term.axis)}", ATOM),
     "param": lambda term: (term.name, ATOM),
     "symbol": lambda term: (term.name, ATOM),
+    "state": lambda term: (term.name, ATOM),
 }
+
+
+def _recurrence(term: Expr, args: list[str]) -> str:
+    """scan_l(h ← 0.9·h + x[l] from 0); of several states the one that is meant comes first: scan_l(s | m ← …; s ← …)."""
+    axis, names, place, every = term.attrs
+    steps = "; ".join(f"{name} ← {after} from {start}" for name, start, after in zip(names, args, args[len(names):], strict=False))
+    below = {"": axis, "after": f"{{≤{axis}}}", "before": f"{{<{axis}}}"}[every]
+    return f"scan_{below}({f'{names[place]} | ' if len(names) > 1 else ''}{steps})"
 
 
 def _reduction(monoid: str, axis: str, body: Written, mask: Written | None, count: Written | None) -> Written:

@@ -71,6 +71,8 @@ def _written(term: Expr, args: list[Written]) -> Written:
     operands = [written for written, _ in args]
     if term.op == "reduce":
         return _reduction(term, operands), ATOM
+    if term.op in ("scan", "state"):
+        raise OperatorError("a NumPy function with a scan", "files do not hold recurrences yet", "run the fused form with backend=\"numpy\"")
     function = FUNCTIONS.get(term.op)
     if function is None:
         return f'cast_to({operands[0]}, "{term.attrs[0]}")', ATOM

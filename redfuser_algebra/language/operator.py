@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from redfuser_algebra.language.binding import Binding, Signature, bind, given_by_name
 from redfuser_algebra.language.composition import axes_of_call, copied_axis, with_leaves
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
-from redfuser_algebra.language.expr import Expr, lift, subterms
+from redfuser_algebra.language.expr import Expr, lift, subterms, unbound_states
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.latex import operator_latex
 from redfuser_algebra.language.text import operator_text
@@ -273,6 +273,9 @@ def is_name(name: object) -> bool:
 
 
 def _check_leaves(operator: str, inputs: Mapping, params: Mapping, roots: tuple[Expr, ...]) -> None:
+    if unbound := unbound_states(*roots):
+        raise OperatorError(f"operator {operator}", f"it uses {unbound.pop()!r}, a state, outside of its scan",
+                            "use states in the step of their scan alone, and what the scan returns elsewhere")
     terms = subterms(*roots)
     axes = {axis for own in inputs.values() for axis in own} | {term.attrs[2] for term in terms if term.op == "reduce"}
     for term in terms:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.language.expr import LEAVES, Expr, _printer, subterms
+from redfuser_algebra.language.expr import LEAVES, Expr, _printer, subterms, unbound_states
 from redfuser_algebra.language.functions import fresh_axis
 
 if TYPE_CHECKING:
@@ -84,11 +84,13 @@ def shared_terms(roots: tuple[Expr, ...], known: Mapping[Expr, str] | None = Non
     terms = subterms(*roots)
     uses = Counter([arg for term in terms for arg in term.args] + list(roots))
     taken = {name for term in terms for name in (*term.attrs, *term.axes) if isinstance(name, str)} | set(reserved)
+    taken |= {name for term in terms if term.op == "scan" for name in term.attrs[1]}
     depth, names, number = {}, {}, Counter()
     for term in terms:
         depth[term] = 1 + max((depth[arg] for arg in term.args), default=0)
-        if term.op not in LEAVES and term not in (known or {}) and (uses[term] > 1 or depth[term] >= INLINE_DEPTH):
-            names[term] = _next_name("d" if term.op == "reduce" else "t", number, taken)
+        if term.op not in LEAVES and term not in (known or {}) and (
+                uses[term] > 1 or depth[term] >= INLINE_DEPTH) and not unbound_states(term):
+            names[term] = _next_name("d" if term.op in ("reduce", "scan") else "t", number, taken)
             depth[term] = 0
     return names
 
@@ -135,7 +137,7 @@ def _leaf(term: Expr) -> Written:
         return _constant(term.value)
     if term.op == "input":
         return f"{term.name}[{', '.join(term.axes) or '()'}]", ATOM
-    return (term.name if term.op in ("param", "symbol") else f"{term.op}({term.axis})"), ATOM
+    return (term.name if term.op in ("param", "symbol", "state") else f"{term.op}({term.axis})"), ATOM
 
 
 def _constant(value: bool | int | float) -> Written:
@@ -164,11 +166,23 @@ def _operands(term: Expr, args: list[str]) -> list[str]:
     if term.op in ("round", "cast"):
         *dtype, reassociate = term.attrs
         return args + dtype + (["reassociate=True"] if reassociate else [])
+    if term.op == "scan":
+        return _recurrence(term, args)
     if term.op != "reduce":
         return args
     k = args[-1:] if term.count is not None else []
     mask = [f"where={args[1]}"] if term.mask is not None else []
     return [args[0], term.axis, *k, *mask, *_axis_name(term)]
+
+
+def _recurrence(term: Expr, args: list[str]) -> list[str]:
+    """The step as a lambda of the states, the axis, where it starts, and which state is meant."""
+    axis, names, place, every = term.attrs
+    starts, nexts = (", ".join(part) for part in (args[:len(names)], args[len(names):]))
+    if len(names) > 1:
+        starts, nexts = f"({starts})", f"({nexts})"
+    return [f"lambda {', '.join(names)}: {nexts}", axis, starts, *([every] if every else []),
+            *([f"place={place}"] if len(names) > 1 else [])]
 
 
 def _axis_name(term: Expr) -> list[str]:

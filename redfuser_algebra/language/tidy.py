@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.language.expr import LEAVES, Expr, call, children_replaced, const, subterms
 
-RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "reduce": 5}
+RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "state": 2, "reduce": 5, "scan": 5}
 """Where a factor stands in a product: numbers, values, arrays, functions (4), and sums last, which reach far right."""
 
 
@@ -132,7 +132,7 @@ def repeated_elements(exprs: Iterable[Expr], axis: str, taken: Collection[str]) 
     uses: dict[Expr, int] = {}
     for root in exprs:
         for term in subterms(root):
-            free[term] = term.op != "symbol" and all([free[arg] for arg in term.args])
+            free[term] = term.op not in ("symbol", "state") and all([free[arg] for arg in term.args])
         for term in _largest(root, axis, free):
             uses[term] = uses.get(term, 0) + 1
     found = [term for term, number in uses.items() if number > 1]

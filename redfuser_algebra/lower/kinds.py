@@ -34,6 +34,8 @@ def _kind(term: Expr, args: list[str], leaf: Callable[[Expr], str]) -> str:
         return "i"
     if term.op == "reduce":
         return reduced_kind(term.monoid, args[0], term.mask is not None)
+    if term.op in ("state", "scan"):
+        return "f"
     if term.op == "cast":
         return _cast_kind(term.attrs[0])
     if FUNCTIONS[term.op].boolean:

@@ -45,6 +45,9 @@ def _check_words(form: FusedForm) -> None:
     monoids = [c.monoid for c in form.state] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
     foreign += [t.op for t in subterms(*formulas) if t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
+    if form.prefixes or any(component.joined is not None for component in form.state):
+        raise LoweringError("a tile program", "its loops take the parts of a row in any order, and this state keeps theirs",
+                            'run the operator with NumPy: backend="numpy"')
     if foreign:
         raise LoweringError("a tile program", f"it has no loops for {foreign[0]}", "run the operator with NumPy")
 

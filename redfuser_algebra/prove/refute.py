@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from redfuser_algebra.discover.recurrence import is_ordered
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, subterms
@@ -31,9 +32,11 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
            params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
     """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
 
-    `params` are the operator's parameters with their defaults.  Never a witness for a body that is certainly of
+    `params` are the operator's parameters with their defaults.  Never a witness for a cascade with a scan, for a body that is certainly of
     finite rank, nor where positions are compared with constants (a window).
     """
+    if any(map(is_ordered, _formulas(cascade))):
+        return None
     if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
         return None
     effort = Effort(budget)

@@ -39,6 +39,9 @@ def run_dask(operator: Operator, form: FusedForm, arrays: Sequence, named: Mappi
     chunks of unknown size.
     """
     da = _dask_array()
+    if form.prefixes:
+        raise OperatorError(f"{operator.name} over dask arrays", f"an output sees what came before each element of {form.axis!r}",
+                            "call it with NumPy arrays, or stream it")
     given = given_by_name(operator.signature, arrays, named)
     blocks = _Blocks(operator, replace(form, trace=()), {name: given.get(name, default) for name, default in operator.params.items()},
                      *_aligned(da, operator, form, given))

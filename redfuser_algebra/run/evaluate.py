@@ -6,6 +6,7 @@ evaluated once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, const
 from redfuser_algebra.run.contract import contracted
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
+from redfuser_algebra.run.recurrence import scanned, state_symbol
 from redfuser_algebra.run.reductions import reduced, winner, winners
 from redfuser_algebra.run.rounding import rounded
 
@@ -42,6 +44,10 @@ class Evaluation:
         """The value of `expr`, laid out, without NumPy's warnings."""
         with np.errstate(all="ignore"):
             return self.value(expr)
+
+    def inside(self, **symbols: np.ndarray) -> Evaluation:
+        """The same with more symbols, and nothing known yet."""
+        return Evaluation(replace(self.environment, symbols={**self.environment.symbols, **symbols}))
 
     def value(self, term: Expr) -> np.ndarray:
         if term not in self.known:
@@ -191,5 +197,5 @@ def _factors(term: Expr) -> list[Expr]:
 
 _RULES = {
     "input": _bound, "param": _bound, "symbol": _bound, "const": _const, "index": _index, "size": _size,
-    "cast": _cast, "reduce": _reduce,
+    "cast": _cast, "reduce": _reduce, "scan": scanned, "state": lambda evaluation, term: evaluation.environment.symbols[state_symbol(term)],
 }

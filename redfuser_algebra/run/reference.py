@@ -5,7 +5,7 @@ In: an operator, its form and a bound call.  Out: the outputs in the operator's 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -66,12 +66,20 @@ def completed(
     """The operator's outputs from the final state; maps by a second sweep over the chunks, in order."""
     outputs = finalize(form, state)
     if has_maps(form):
-        pieces = zip(*(mapped(form, state, chunk) for chunk in chunks), strict=True) if chunks else [()] * len(outputs)
+        pieces = zip(*_mapped_in_order(form, state, chunks), strict=True) if chunks else [()] * len(outputs)
         outputs = [
             stitched(output, form.axis, chunks, of_chunks, environment) if value is None else value
             for value, output, of_chunks in zip(outputs, form.outputs, pieces, strict=True)
         ]
     return structured(operator, outputs, environment)
+
+
+def _mapped_in_order(form: FusedForm, state: State, chunks: Sequence[Environment]) -> Iterator[tuple[np.ndarray | None, ...]]:
+    """The maps of every chunk, each going on from those before it."""
+    before = identity(form, chunks[0])
+    for chunk in chunks:
+        yield mapped(form, state, chunk, before)
+        before = merge(form, before, lift(form, chunk)) if form.prefixes else before
 
 
 def has_maps(form: FusedForm) -> bool:

@@ -14,9 +14,10 @@ import numpy as np
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
 from redfuser_algebra.run.evaluate import Evaluation, evaluate, nothing_to_choose_from, too_few
+from redfuser_algebra.run.ordered import joined_elements, joined_parts
 from redfuser_algebra.run.reductions import NO_POSITION, combined, winner, winners
 
 if TYPE_CHECKING:
@@ -106,8 +107,10 @@ def lift(form: FusedForm, chunk: Environment) -> State:
         return identity(form, chunk)
     values, components = _Values(form, chunk), {}
     values.carry = lambda name, value: _corrected(values, name, value)
+    ordered = joined_elements(form, chunk, values.of)
     for component in form.state:
-        components[component.name] = held = _lifted(form, component, values)
+        components[component.name] = held = (
+            _lifted(form, component, values) if component.joined is None else _whole(ordered[component.name], chunk))
         values.hold(component.name, held)
     means = {name: values.named(name) for name in values.means}
     return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk), means)
@@ -127,13 +130,21 @@ def merge_seen(form: FusedForm, a: State, b: State) -> tuple[State, tuple[dict[s
     merged = _Values(form, replace(a.environment, lengths={form.axis: length}))
     merged.carry = lambda name, value: _between(merged, *parts, name, value)
     components, moved = {}, ({}, {})
+    ordered = joined_parts(form, a.environment, *({name: held.value for name, held in part.components.items()} for part in (a, b)))
     for component in form.state:
         for part, values, own in zip((a, b), parts, moved, strict=True):
             own[component.name] = replace(part.components[component.name], value=_rebased(component, values, merged))
-        components[component.name] = held = _joined(form, component, a.environment, *(own[component.name] for own in moved))
+        components[component.name] = held = (
+            _joined(form, component, a.environment, *(own[component.name] for own in moved)) if component.joined is None
+            else _whole(ordered[component.name], a.environment))
         merged.hold(component.name, held)
     means = {name: merged.named(name) for name in merged.means}
     return State(components, length, min(a.start, b.start), a.environment, means), moved
+
+
+def _whole(value: np.ndarray, environment: Environment) -> Held:
+    """A component of which every element is a part."""
+    return Held(value, np.full((1,) * environment.ndim, True))
 
 
 def _corrected(values: _Values, name: str, value: np.ndarray) -> np.ndarray:
@@ -172,14 +183,28 @@ def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:
     return tuple(None if form.axis in output.axes else values.of(output) for output in form.outputs)
 
 
-def mapped(form: FusedForm, state: State, chunk: Environment) -> tuple[np.ndarray | None, ...]:
-    """The maps of the form for one chunk, with the results of the whole `state`; None for other outputs."""
+def mapped(form: FusedForm, state: State, chunk: Environment, before: State | None = None) -> tuple[np.ndarray | None, ...]:
+    """The maps of the form for one chunk, with the results of the whole `state`; None for other outputs.
+
+    Maps that see what came before an element go on from `before`, the state of all elements before the chunk.
+    """
     final = _final_values(form, state)
     values = _Values(form, replace(chunk, lengths={form.axis: state.length}))
+    going_on = {} if before is None else _going_on(form, before, values)
     for output in form.outputs:
         for name in _symbol_names(output):
             values.symbols[name] = final.named(name)
-    return tuple(values.of(output) if form.axis in output.axes else None for output in form.outputs)
+    return tuple(values.of(substitute(output, going_on)) if form.axis in output.axes else None for output in form.outputs)
+
+
+def _going_on(form: FusedForm, before: State, values: _Values) -> dict[Expr, Expr]:
+    """The scans that maps see, as they go on from a state: its results are bound under names of their own."""
+    so_far, going_on = _part_values(form, before), {}
+    for scan, names in form.prefixes:
+        starts = [symbol(f"{name} so far", tuple(a for a in scan.axes if a != form.axis)) for name in names]
+        values.symbols.update({start.name: so_far.named(name) for start, name in zip(starts, names, strict=True)})
+        going_on[scan] = Expr("scan", (*starts, *scan.args[len(names):]), scan.attrs)
+    return going_on
 
 
 def _lifted(form: FusedForm, component: Component, values: _Values) -> Held:
@@ -234,7 +259,8 @@ def _nothing(component: Component, environment: Environment) -> Held:
         shape[environment.dim(component.axes[-1])] = _places(component, environment)
     lowest = np.inf if component.monoid == "argmin" else -np.inf
     won = np.full(shape, lowest) if monoid.indexed else None
-    return Held(np.full(shape, monoid.identity), np.full((1,) * environment.ndim, False), won)
+    nothing = monoid.identity if component.joined is None else component.empty
+    return Held(np.full(shape, nothing), np.full((1,) * environment.ndim, False), won)
 
 
 def _rebased(component: Component, part: _Values, onto: _Values) -> np.ndarray:
@@ -300,7 +326,8 @@ def _symbol_names(expr: Expr) -> list[str]:
 def _invariant(form: FusedForm, chunk: Environment) -> Environment:
     """The environment without the inputs that vary along the axis, so that a state does not keep its chunk alive."""
     formulas = [row.value for row in (*form.pivots, *form.results)]
-    formulas += [expr for component in form.state for expr in (component.rebase, component.count) if expr is not None]
+    formulas += [expr for c in form.state for expr in (c.rebase, c.count, c.joined) if expr is not None]
+    formulas += [start for scan, names in form.prefixes for start in scan.args[:len(names)]]
     formulas += [output for output in form.outputs if form.axis not in output.axes]
     names = {term.name for term in subterms(*formulas) if term.op in ("input", "param")}
     return replace(chunk, values={name: chunk.values[name] for name in names if name in chunk.values}, starts={})

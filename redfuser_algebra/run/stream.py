@@ -126,6 +126,8 @@ class Stream:
         """
         self._check_started("a map")
         axis, maps = self._form.axis, _maps_only(self._operator, self._form)
+        if self._form.prefixes:
+            raise OperatorError(f"a map of {self!r}", "it sees what came before the chunk", "call .result(), which has all chunks")
         positional = [term for term in subterms(*self._form.outputs) if term.op == "index" and term.axis == axis]
         if start is None and positional:
             raise OperatorError(f"a map of {self!r}", f"it depends on positions along {axis!r}",

@@ -1,0 +1,89 @@
+"""The components that keep the matrices of a recurrence, and what its result is of them.
+
+In: matrices.  Out: drafts in the form being made.  An entry that is a plain sum, product, max or min of its own is an
+ordinary component; the others are ordered.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redfuser_algebra.discover.draft import Draft, Drafts
+from redfuser_algebra.discover.form import Recurred
+from redfuser_algebra.discover.ordered import Matrices, Place
+from redfuser_algebra.discover.polynomials import Algebra
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+
+COMPOSE = "compose"
+
+Plain = Callable[[str, Expr], Expr]
+"""⊕ of a lift for an ordinary monoid, over components."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Matrices with the components that keep them: `values` are the carried entries, `first` what is kept of first elements."""
+
+    made: Matrices
+    drafts: tuple[Draft, ...]
+    values: dict[Place, Expr]
+    first: dict[Expr, Expr]
+
+    def read(self, k: int) -> Expr:
+        """The k-th function of the state, over the components."""
+        return self.made.read(k, self.values.__getitem__, self.first)
+
+
+def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
+    """Drafts for the carried entries, and for the ends of a part where a step sees the element before."""
+    window, axes, axis = made.window, made.axes(), made.axis
+    last = {} if window is None else {name: _ordered(drafts, step, axis) for name, (step, _) in window.last.items()}
+    first = {} if window is None else {name: _ordered(drafts, element, axis) for name, element in window.first.items()}
+    for draft in last.values():
+        draft.joined = _primed(draft.symbol)
+    for draft in first.values():
+        draft.joined = draft.symbol
+    ordered: dict[Place, Draft] = {}
+    values: dict[Place, Expr] = {}
+    for place in made.carried:
+        lift, monoid = made.lifts.get(place, const(made.semiring.zero)), _ordinary(made, place)
+        if not monoid:
+            ordered[place] = _ordered(drafts, lift, axis, axes[place])
+        values[place] = plain(monoid, lift) if monoid else ordered[place].symbol
+    between = {name: draft.symbol for name, draft in last.items()} | {name: _primed(draft.symbol) for name, draft in first.items()}
+    joined = made.joined(values.__getitem__, lambda place: _primed(values[place]), between)
+    for place, draft in ordered.items():
+        draft.joined = joined.get(place, const(made.semiring.zero))
+        draft.empty = made.semiring.one if place[0] == place[1] else made.semiring.zero
+    return Kept(made, (*ordered.values(), *last.values(), *first.values()), values, {name: draft.symbol for name, draft in first.items()})
+
+
+def recurred(name: str, made: Matrices) -> Recurred:
+    """The evidence for a recurrence: its step, the functions of the state, and how an element moves them."""
+    algebra, size = Algebra(made.semiring), range(len(made.closed.basis))
+    zero = const(made.semiring.zero)
+    rows = tuple(tuple(made.closed.rows[k].get(j, zero) for j in size) for k in size)
+    return Recurred(name, made.semiring.name, tuple(made.steps.items()), tuple(map(algebra.written, made.closed.basis)), rows)
+
+
+def _ordinary(made: Matrices, place: Place) -> str:
+    """The monoid that alone joins an entry; "" where others have a say, or the step between two parts."""
+    mark, other = symbol("entry"), symbol("other")
+    if made.window is not None:
+        return ""
+    joined = made.joined(lambda at: mark if at == place else other, lambda at: _primed(mark if at == place else other), {}).get(place)
+    later, algebra = _primed(mark), Algebra(made.semiring)
+    plain = {algebra.plus(mark, later): made.semiring.sums, algebra.plus(later, mark): made.semiring.sums,
+             algebra.times(later, mark): made.semiring.products}
+    return plain.get(joined, "")
+
+
+def _ordered(drafts: Drafts, lift: Expr, axis: str, axes: tuple[str, ...] | None = None) -> Draft:
+    draft = drafts.new(COMPOSE, lift, None, None, tuple(a for a in lift.axes if a != axis) if axes is None else axes)
+    draft.rebase = draft.symbol
+    return draft
+
+
+def _primed(value: Expr) -> Expr:
+    """What is said of the earlier part, said of the later one."""
+    return substitute(value, {term: symbol(term.name + "'", term.axes) for term in subterms(value) if term.op == "symbol"})

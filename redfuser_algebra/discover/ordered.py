@@ -1,0 +1,213 @@
+"""From a recurrence to the matrices of its parts: what one element gives, and what two neighbouring parts make.
+
+In: a recurrence.  Out: `Matrices`, or NotClosed with the step that no finite set of functions of the state follows.  A
+step that also sees the element before (a state that every element replaces) is a matrix once both are known: a part
+then keeps its first element and its last, and the step between two parts is taken when they meet.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+
+from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
+from redfuser_algebra.discover.polynomials import Algebra, Closed, Monomial, NotClosed, Polynomial, closed, factors, folded, is_number, multiplied
+from redfuser_algebra.discover.recurrence import Recurrence
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, symbol, unbound_states
+
+Place = tuple[int, int]
+Entries = dict[Place, Expr]
+"""A matrix by row and column; what is missing is zero."""
+
+Named = Callable[[Place], Expr]
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a part keeps of its ends, where a step sees the element before: names in the step → what they hold.
+
+    `last` are the states that every element replaces, with what it replaces them by and where they start; `first` is
+    what a step takes of its own element.
+    """
+
+    last: dict[Expr, tuple[Expr, Expr]] = field(default_factory=dict)
+    first: dict[Expr, Expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The matrices of parts: `step` is that of one element, `carried` are the entries that differ between parts.
+
+    `fixed` entries are the same for all.  `window` is there where a step takes place between two elements.
+    """
+
+    axis: str
+    found: Recurrence
+    steps: dict[Expr, Expr]
+    closed: Closed
+    step: Entries
+    carried: tuple[Place, ...]
+    fixed: Entries
+    derived: tuple[int, ...] = ()
+    window: Window | None = None
+
+    @property
+    def semiring(self) -> Semiring:
+        """What the entries are added and multiplied with."""
+        return self.closed.semiring
+
+    @property
+    def words(self) -> int:
+        """How many numbers a part carries."""
+        return len(self.carried) + (0 if self.window is None else len(self.window.last) + len(self.window.first))
+
+    @property
+    def lifts(self) -> Entries:
+        """The matrix of a part of one element: its step, or nothing yet where that waits for the element before."""
+        return self.step if self.window is None else _unit(self.closed)
+
+    def named(self, name: Named) -> Entries:
+        """The matrix of a part whose carried entries have these names; rows of products follow from those of their factors."""
+        own = self.fixed | {place: name(place) for place in self.carried}
+        basis, places = self.closed.basis, {monomial: j for j, monomial in enumerate(self.closed.basis)}
+        rows = {monomial: {basis[j]: entry for (row, j), entry in own.items() if row == k} for k, monomial in enumerate(basis)}
+        return own | {(k, places[m]): entry for k in self.derived for m, entry in self._multiplied(k, rows).items()}
+
+    def _multiplied(self, k: int, rows: dict[Monomial, Polynomial]) -> Polynomial:
+        algebra = Algebra(self.semiring)
+        return reduce(algebra.multiplied, (rows[factor] for factor in factors(self.closed.basis[k])))
+
+    def joined(self, earlier: Named, later: Named, between: Mapping[Expr, Expr]) -> Entries:
+        """The matrix of two neighbouring parts; `between` gives names to what the step between them sees."""
+        parts = [self.named(later), self.named(earlier)]
+        if self.window is not None:
+            parts.insert(1, _substituted(self.step, between))
+        return reduce(lambda a, b: _product(self.closed, a, b), parts)
+
+    def row(self, found: Recurrence) -> int | None:
+        """The row of the target of a recurrence with the same steps; None for others."""
+        same = [*found.steps.items(), *found.starts.items()]
+        own = [*self.found.steps.items(), *self.found.starts.items()]
+        if len(same) != len(own) or any(a is not b for pairs in zip(same, own, strict=True) for a, b in zip(*pairs, strict=True)):
+            return None
+        return {monomial: k for k, monomial in enumerate(self.closed.basis)}.get(((found.target, 1),))
+
+    def read(self, k: int, name: Named, first: Mapping[Expr, Expr]) -> Expr:
+        """The k-th monomial after a part, from where the recurrence starts; `first` names what the part keeps of its first element."""
+        whole, algebra = self.named(name), Algebra(self.semiring)
+        if self.window is not None:
+            starts = {state: start for state, (_, start) in self.window.last.items()}
+            whole = _product(self.closed, whole, _substituted(self.step, starts | dict(first)))
+        entries = [algebra.times(whole.get((k, j), algebra.zero), self._start(j)) for j in range(len(self.closed.basis))]
+        value = reduce(algebra.plus, entries)
+        if self.window is None:
+            return value
+        return call("where", call("equal", Expr("size", (), (self.axis,)), 0), self._start(k), value)
+
+    def _start(self, j: int) -> Expr:
+        algebra = Algebra(self.semiring)
+        starts = ((self.found.starts[state], power) for state, power in self.closed.basis[j])
+        return algebra.product([factor for start, power in starts for factor in [start if power > 0 else folded(-start)] * abs(power)])
+
+    def axes(self) -> dict[Place, tuple[str, ...]]:
+        """The axes of every carried entry."""
+        axis = self.axis
+        own = {place: symbol("entry", tuple(a for a in entry.axes if a != axis)) for place, entry in self.step.items()}
+        whole = {place: own.get(place, const(0)) for place in self.carried}
+        while True:
+            made = self.joined(lambda place: whole[place], lambda place: whole[place], {})
+            grown = {place: symbol("entry", tuple(dict.fromkeys(a for a in (*whole[place].axes, *made[place].axes) if a != axis)))
+                     if place in made else whole[place] for place in self.carried}
+            if [e.axes for e in grown.values()] == [e.axes for e in whole.values()]:
+                return {place: entry.axes for place, entry in whole.items()}
+            whole = grown
+
+
+def matrices(found: Recurrence, axis: str) -> Matrices:
+    """The smallest matrices of a recurrence, over a semiring in which its step is linear.  Raises NotClosed."""
+    refusals, made = [], []
+    window = _window(found, axis)
+    for steps in (found.steps, *([window] if window else [])):
+        for semiring in SEMIRINGS.values():
+            try:
+                made.append(_of(found, steps, closed(steps, found.target, semiring), axis))
+            except NotClosed as refusal:
+                refusals.append(refusal)
+    if not made:
+        raise refusals[0]
+    return min(made, key=lambda each: each.words)
+
+
+def _window(found: Recurrence, axis: str) -> dict[Expr, Expr] | None:
+    """The steps of the other states, with symbols for the states that every element replaces; None if there are none."""
+    replaced = {state: _before(state) for state, step in found.steps.items()
+                if state is not found.target and not unbound_states(step) and axis in step.axes}
+    return {state: substitute(step, replaced) for state, step in found.steps.items() if state not in replaced} if replaced else None
+
+
+def _before(state: Expr) -> Expr:
+    return symbol(f"{state.name} before", state.axes)
+
+
+def _of(found: Recurrence, steps: dict[Expr, Expr], over: Closed, axis: str) -> Matrices:
+    step: Entries = {(k, j): entry for k, row in enumerate(over.rows) for j, entry in row.items()}
+    window = None
+    if steps is not found.steps:
+        first: dict[Expr, Expr] = {}
+        step = {place: _with_first(entry, axis, first) for place, entry in step.items()}
+        seen = {term for entry in step.values() for term in subterms(entry) if term.op == "symbol"}
+        last = {_before(state): (found.steps[state], found.starts[state]) for state in found.steps if _before(state) in seen}
+        window = Window(last, {name: element for element, name in first.items()})
+    lifts, derived = step if window is None else _unit(over), _derived(over)
+    own = {place: entry for place, entry in lifts.items() if place[0] not in derived}
+    fixed = {place: entry for place, entry in own.items() if is_number(entry, over.semiring.one)}
+    carried = set(own) - set(fixed)
+    while True:
+        made = Matrices(axis, found, steps, over, step, tuple(sorted(carried)), fixed, derived, window)
+        whole = made.named(lambda place: symbol("entry"))
+        joined = made.joined(lambda place: symbol("entry"), lambda place: symbol("entry"), {})
+        changed = {place for place in {*whole, *joined} if place not in carried and place[0] not in derived
+                   and whole.get(place) is not joined.get(place)}
+        if not changed:
+            return made
+        carried |= changed
+        fixed = {place: entry for place, entry in fixed.items() if place not in changed}
+
+
+def _derived(over: Closed) -> tuple[int, ...]:
+    """The monomials that are products of others, all of which are there, as are all products of what these become."""
+    single = {m: {over.basis[j] for j in over.rows[k]} for k, m in enumerate(over.basis) if len(factors(m)) == 1}
+    while True:
+        grown = {m: row.union(*(single.get(each, set()) for each in row)) for m, row in single.items()}
+        if grown == single:
+            break
+        single = grown
+    known = set(over.basis)
+    return tuple(k for k, m in enumerate(over.basis) if len(factors(m)) > 1 and all(f in single for f in factors(m))
+                 and {multiplied(*each) for each in product(*(single[f] | {f} for f in factors(m)))} <= known)
+
+
+def _with_first(term: Expr, axis: str, first: dict[Expr, Expr]) -> Expr:
+    """A step with its largest parts that see its own element alone as symbols; `first` has them."""
+    if axis not in term.axes:
+        return term
+    if not any(part.op == "symbol" for part in subterms(term)):
+        return first.setdefault(term, symbol(f"first {len(first)}", tuple(a for a in term.axes if a != axis)))
+    return children_replaced(term, tuple(_with_first(arg, axis, first) for arg in term.args))
+
+
+def _unit(over: Closed) -> Entries:
+    return {(k, k): const(over.semiring.one) for k in range(len(over.basis))}
+
+
+def _substituted(entries: Entries, names: Mapping[Expr, Expr]) -> Entries:
+    return {place: substitute(entry, dict(names)) for place, entry in entries.items()}
+
+
+def _product(over: Closed, a: Entries, b: Entries) -> Entries:
+    """⊕_i a_ki ⊗ b_ij, without zeros."""
+    algebra, size = Algebra(over.semiring), range(len(over.basis))
+    found = {(k, j): reduce(algebra.plus, (algebra.times(a.get((k, i), algebra.zero), b.get((i, j), algebra.zero)) for i in size))
+             for k in size for j in size}
+    return {place: entry for place, entry in found.items() if not is_number(entry, over.semiring.zero)}

@@ -1,0 +1,103 @@
+"""A recurrence in one piece: scans, running reductions and reductions over them as one step of one state.
+
+In: a reduction of a cascade that is a scan, or whose elements see what came before them.  Out: a `Recurrence`.  What
+is known only at the end (results, the length) is a state of its own, which no element changes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.cascade import Reduction
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, unbound_states
+
+STEPS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """h_l = `steps`(h_(l−1), x_l) from `starts`, state by state; `target` is the state that is asked for."""
+
+    starts: dict[Expr, Expr]
+    steps: dict[Expr, Expr]
+    target: Expr
+
+
+def is_ordered(term: Expr) -> bool:
+    """Whether a value depends on the order of elements: there is a scan in it."""
+    return any(part.op == "scan" for part in subterms(term))
+
+
+def recurrence(reduction: Reduction, axis: str, moves: Callable[[Expr], bool]) -> Recurrence | None:
+    """The one recurrence that a reduction amounts to; None for a monoid that is no step of one number."""
+    joint = _Joint(axis, moves)
+    if reduction.monoid == "compose":
+        return joint.of(joint.states_of(reduction.body)[reduction.body.attrs[2]])
+    if reduction.monoid not in STEPS:
+        return None
+    step = joint.flat(reduction.body)
+    d = joint.fresh(reduction.name, tuple(name for name in step.axes if name != axis))
+    after = call(STEPS[reduction.monoid], d, step)
+    joint.add(d, const(MONOIDS[reduction.monoid].identity),
+              after if reduction.mask is None else call("where", joint.flat(reduction.mask), after, d))
+    return joint.of(d)
+
+
+class _Joint:
+    """States under names of their own, with their starts and steps."""
+
+    def __init__(self, axis: str, moves: Callable[[Expr], bool]) -> None:
+        self.axis, self.moves = axis, moves
+        self.starts: dict[Expr, Expr] = {}
+        self.steps: dict[Expr, Expr] = {}
+        self._scans: dict[tuple, list[Expr]] = {}
+        self._names: set[str] = set()
+
+    def of(self, target: Expr) -> Recurrence:
+        return Recurrence(self.starts, self.steps, target)
+
+    def fresh(self, name: str, axes: tuple[str, ...]) -> Expr:
+        """A state that no other one has the name of."""
+        number, own = 1, name
+        while own in self._names:
+            number += 1
+            own = f"{name}{number}"
+        self._names.add(own)
+        return Expr("state", (), (own, axes))
+
+    def add(self, state: Expr, start: Expr, step: Expr) -> None:
+        self.starts[state], self.steps[state] = start, step
+
+    def states_of(self, scan: Expr) -> list[Expr]:
+        """The states of a scan, entered on first sight."""
+        axis, names, *_ = scan.attrs
+        key = (scan.args, names)
+        if key not in self._scans:
+            starts, steps = scan.args[:len(names)], scan.args[len(names):]
+            inside = {state.name: state for state in unbound_states(*steps)}
+            own = [self.fresh(name, inside[name].axes if name in inside else tuple(a for a in step.axes if a != axis))
+                   for name, step in zip(names, steps, strict=True)]
+            self._scans[key] = own
+            renamed = {inside[name]: state for name, state in zip(names, own, strict=True) if name in inside}
+            for state, start, step in zip(own, starts, steps, strict=True):
+                self.add(state, start, self.flat(substitute(step, renamed)))
+        return self._scans[key]
+
+    def flat(self, term: Expr) -> Expr:
+        """A term in which every scan is a state before this element, or what the element makes of it."""
+        if term.op == "scan" and term.axis == self.axis:
+            state = self.states_of(term)[term.attrs[2]]
+            return state if term.attrs[3] == "before" else self.steps[state]
+        if self.axis not in term.axes and not unbound_states(term) and self.moves(term):
+            return self._still(term)
+        return children_replaced(term, tuple(map(self.flat, term.args)))
+
+    def _still(self, value: Expr) -> Expr:
+        """The state that holds a value known only at the end."""
+        for state, start in self.starts.items():
+            if start is value and self.steps[state] is state:
+                return state
+        state = self.fresh(value.name if value.op == "symbol" else "still", value.axes)
+        self.add(state, value, state)
+        return state

@@ -1,0 +1,248 @@
+"""Recurrences: what scans mean, which of them can be cut into parts, and that parts keep their order.
+
+Every operator is compared with a loop in NumPy, as written and in every split; steps that no finite set of functions of
+the state follows are refused.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import redfuser_algebra.language.functions as ra
+from redfuser_algebra.discover.refusal import Refusal
+from redfuser_algebra.fused import decide, fuse
+from redfuser_algebra.language.cascade import cascades, primary
+from redfuser_algebra.language.definitions import parse_operator
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import substitute, symbol
+from redfuser_algebra.language.operator import operator
+from redfuser_algebra.language.recurrence import cumulative, previous, scan
+from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
+
+X = parse_operator("sum(x[l], l)").outputs[0].body
+
+
+def loop(step, start, *arrays):
+    """The states after every element."""
+    states = [start]
+    for elements in zip(*arrays, strict=True):
+        states.append(step(states[-1], *elements))
+    return states[1:]
+
+
+@operator
+def affine(a: "l", b: "l"):
+    """h ← a·h + b."""
+    return scan(lambda h: a * h + b, "l", 1.0)
+
+
+@operator
+def gated(q: "d", K: "l d", V: "l v", g: "l d"):
+    """S ← g·S + K Vᵀ, read by q."""
+    return ra.sum(q * scan(lambda S: g * S + K * V, "l"), "d")
+
+
+@operator
+def drawdown(x: "l"):
+    """max (max so far − x), and max (x − min so far)."""
+    return ra.max(cumulative(ra.max, x, "l") - x, "l"), ra.max(x - cumulative(ra.min, x, "l"), "l")
+
+
+@operator
+def queue(x: "l"):
+    """w ← max(0, w + x): the last and the largest."""
+    return scan(lambda w, most: (ra.maximum(0, w + x), ra.maximum(most, ra.maximum(0, w + x))), "l")
+
+
+@operator
+def changes(x: "l"):
+    """Σ |x − the one before|."""
+    return ra.sum(ra.abs(x - previous(x, "l")), "l", where=ra.index("l") > 0)
+
+
+@operator
+def quadratic(x: "l"):
+    """Σ of the squares of what x − mean has added up to."""
+    return ra.sum(cumulative(ra.sum, x - ra.mean(x, "l"), "l") ** 2, "l")
+
+
+@operator
+def running(x: "l"):
+    """The sum and the largest up to each element, and up to the one before it."""
+    return cumulative(ra.sum, x, "l"), cumulative(ra.max, x, "l"), cumulative(ra.sum, x, "l", exclusive=True)
+
+
+def queued(x):
+    w = loop(lambda w, e: max(0.0, w + e), 0.0, x)
+    return w[-1], max(w)
+
+
+def gated_by_hand(q, K, V, g):
+    return q @ loop(lambda S, k, v, a: a[:, None] * S + np.outer(k, v), np.zeros((2, 3)), K, V, g)[-1]
+
+
+REFERENCES = {
+    affine: lambda a, b: loop(lambda h, u, v: u * h + v, 1.0, a, b)[-1],
+    gated: gated_by_hand,
+    drawdown: lambda x: ((np.maximum.accumulate(x) - x).max(), (x - np.minimum.accumulate(x)).max()),
+    queue: queued,
+    changes: lambda x: np.abs(np.diff(x)).sum(),
+    quadratic: lambda x: (np.cumsum(x - x.mean()) ** 2).sum(),
+    running: lambda x: (np.cumsum(x), np.maximum.accumulate(x), np.cumsum(x) - x),
+}
+SIZES = {"d": 2, "v": 3}
+each = pytest.mark.parametrize("op", REFERENCES, ids=lambda op: op.name)
+
+
+AFFINE = fuse(affine)
+
+
+def drawn(op, length, seed=0):
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal([SIZES.get(axis, length) for axis in axes]) for name, axes in op.inputs.items()}
+
+
+def same(got, want):
+    for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@each
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_a_scan_is_a_loop(op, length):
+    inputs = drawn(op, length)
+    same(reference(op, op.bind(**inputs)), REFERENCES[op](**inputs))
+
+
+@each
+def test_every_split_gives_what_the_loop_gives(op):
+    fused, inputs = fuse(op), drawn(op, 12)
+    binding, want = op.bind(**inputs), REFERENCES[op](**inputs)
+    assert decide(op).reason == "scan"
+    for sizes in ([12], [1] * 12, [5, 0, 7], [0, 1, 11]):
+        same(fused_by_chunks(op, fused.form, binding, sizes), want)
+    for seed in range(3):
+        same(fused_by_tree(op, fused.form, binding, [3, 1, 0, 4, 2, 2], seed), want)
+
+
+@each
+def test_it_reads_back_from_its_text(op):
+    assert parse_operator(str(op)) == op
+
+
+def test_a_batch_is_row_by_row(rng):
+    x = rng.standard_normal((3, 8))
+    same(fuse(queue)(x), tuple(map(np.array, zip(*map(queued, x), strict=True))))
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=8), st.integers(0, 8))
+def test_parts_are_kept_in_order(elements, cut):
+    x = np.array(elements, float)
+    left, right = (AFFINE.stream(start=start) for start in (0, min(cut, len(x))))
+    left.update(x[:cut], x[:cut] - 1)
+    right.update(x[cut:], x[cut:] - 1)
+    same(right.merge(left).result(), REFERENCES[affine](x, x - 1))
+
+
+def test_parts_that_interleave_are_refused(rng):
+    x = rng.standard_normal(6)
+    fused = fuse(queue)
+    outer = fused.stream(start=0).update(x[:2]).merge(fused.stream(start=4).update(x[4:]))
+    with pytest.raises(OperatorError, match="does not commute"):
+        outer.merge(fused.stream(start=2).update(x[2:4]))
+
+
+def test_a_step_that_sees_positions_asks_where_a_part_starts(rng):
+    fused, x = fuse(changes), rng.standard_normal(6)
+    with pytest.raises(OperatorError, match="where the second stream starts"):
+        fused.stream().update(x[:3]).merge(fused.stream().update(x[3:]))
+
+
+def test_a_plain_running_sum_at_the_end_is_a_sum():
+    @operator
+    def total(x: "l"):
+        """Σ x, element by element."""
+        return scan(lambda h: h + x, "l")
+
+    form = fuse(total).form
+    assert [(c.monoid, str(c.lift), c.joined) for c in form.state] == [("sum", "x[l]", None)] and form.order == "commutative"
+
+
+@pytest.mark.parametrize("step, words", [
+    (lambda h: ra.tanh(h + X), "linear in any finite set"),
+    (lambda h: X * h * (1 - h), "every further element needs another function"),
+    (lambda h: ra.where(h > X, h, X + 1), "linear in any finite set"),
+    (lambda h: ra.clip(h + X, -1, 1), "linear in any finite set"),
+    (lambda h: X / h, "divides by a state"),
+], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided"])
+def test_a_step_that_no_finite_state_follows_is_refused(step, words):
+    verdict = decide(_stepped(step))
+    assert verdict.status == "undecided" and isinstance(verdict.refusal, Refusal)
+    assert words in verdict.refusal.obligation and verdict.refusal.witness is None
+
+
+def _stepped(step):
+    @operator
+    def stepped(x: "l"):
+        """A step."""
+        return scan(step, "l", 0.5)
+
+    return stepped
+
+
+@pytest.mark.parametrize("wrong", [lambda joined, h: substitute(joined, _swapped(joined)), lambda joined, h: h],
+                         ids=["the later part first", "only the earlier part"])
+def test_a_wrong_join_is_found_out(wrong):
+    form, inputs = fuse(affine).form, drawn(affine, 7)
+    broken = replace(form, state=tuple(c if c.joined is None else replace(c, joined=wrong(c.joined, c.symbol)) for c in form.state))
+    with pytest.raises(AssertionError):
+        same(fused_by_chunks(affine, broken, affine.bind(**inputs), [3, 4]), REFERENCES[affine](**inputs))
+
+
+def _swapped(joined):
+    names = ("h", "q1")
+    return {symbol(n, ()): symbol(n + "'", ()) for n in names} | {symbol(n + "'", ()): symbol(n, ()) for n in names}
+
+
+def test_a_kernel_is_refused_with_a_remedy():
+    with pytest.raises((LoweringError, OperatorError), match="NumPy"):
+        fuse(queue).kernel("cpu")
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (lambda: scan(lambda: 1, "l"), "no parameters"),
+    (lambda: scan(lambda a, b: a, "l"), "returns 1 states"),
+    (lambda: scan(lambda a, b: (a + X, b), "l", (0,)), "1 initial values"),
+    (lambda: scan(lambda h: h + 1, "l"), "no next value varies"),
+    (lambda: scan(lambda x: x + X, "l"), "means something else"),
+    (lambda: scan(lambda h: h + scan(lambda h: h + X, "l", every="after"), "l"), "means something else"),
+    (lambda: scan(lambda h: h + X, "l", every="around"), "neither after nor before"),
+    (lambda: scan(lambda h: h + X, "l m"), "one order"),
+    (lambda: cumulative(ra.argmax, X, "l"), "no such running reduction"),
+], ids=range(9))
+def test_a_scan_that_makes_no_sense_is_refused(wrong, words):
+    with pytest.raises(OperatorError, match=words):
+        wrong()
+
+
+def test_a_state_cannot_leave_its_scan():
+    escaped = []
+    with pytest.raises(OperatorError, match="outside of its scan"):
+        @operator
+        def leaking(x: "l"):
+            scan(lambda h: escaped.append(h) or h + x, "l")
+            return ra.sum(x * escaped[0], "l")
+
+
+def test_what_is_kept_for_several_results_is_kept_once():
+    @operator
+    def both(x: "l"):
+        """Two states of one recurrence."""
+        return scan(lambda u, v: (0.5 * u + v, u + x), "l")
+
+    assert len(fuse(both).form.state) == 6, "a matrix of four entries and two offsets"
+    assert primary(cascades(both)).reductions[1].monoid == "compose"
