@@ -60,7 +60,8 @@ def _arange(original: Callable) -> Callable:
     return stand_in
 
 
-def _numeric(original: Callable) -> Callable:
+def numeric(original: Callable) -> Callable:
+    """The same function, to which a length is a plain number."""
     @wraps(original)
     def stand_in(*numbers: object, **options: object) -> object:
         return original(*map(_plain, numbers), **options)
@@ -79,7 +80,7 @@ def letting_arrays_pass() -> Iterator[None]:
         for name in _CONVERSIONS:
             stack.enter_context(patch.object(np, name, _converting(getattr(np, name))))
         stack.enter_context(patch.object(np, "arange", _arange(np.arange)))
-        stack.enter_context(patch.object(np, "tri", _numeric(np.tri)))
+        stack.enter_context(patch.object(np, "tri", numeric(np.tri)))
         for name, ours in _MATH.items():
             stack.enter_context(patch.object(math, name, _computing(getattr(math, name), ours)))
         yield

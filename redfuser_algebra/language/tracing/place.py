@@ -19,7 +19,7 @@ def refused(asked: str, failed: str, remedy: str) -> OperatorError:
 
 
 def excerpt(frame: FrameType | None = None) -> str:
-    """The innermost line, from a frame outwards, that is neither NumPy's nor ours; "" if there is none."""
+    """The innermost line, from a frame outwards, that is neither NumPy's, torch's nor ours; "" if there is none."""
     frame = frame or sys._getframe(1)
     while frame is not None and _inside(frame.f_code.co_filename):
         frame = frame.f_back
@@ -30,4 +30,6 @@ def excerpt(frame: FrameType | None = None) -> str:
 
 
 def _inside(filename: str) -> bool:
-    return filename.startswith("<frozen") or str(Path(filename)).startswith(_OURS)
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    folders = _OURS if torch is None else (*_OURS, str(Path(torch).resolve().parent))
+    return filename.startswith("<frozen") or str(Path(filename)).startswith(folders)
