@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 
 from redfuser_algebra import cli
 
@@ -82,6 +83,14 @@ def test_a_notebook_is_short_and_says_what_it_is_for(path):
     assert all(len(text) <= OUTPUT for cell in rest for data in shown(cell) for text in data.values())
     displays = [cell for cell in rest if compared(cell) and not cell["outputs"] and re.search(r"print\(|^\w+$", cell["source"].splitlines()[-1])]
     assert displays == [], "a cell that should show something has not been run"
+
+
+def test_a_static_export_shows_the_pictures():
+    pictures = 'role="img"'
+    for path in NOTEBOOKS:
+        kept = [data.get("text/html", "").count(pictures) for cell in nbformat.read(path, as_version=4)["cells"] for data in shown(cell)]
+        page, _ = HTMLExporter().from_filename(str(path))
+        assert page.count(pictures) == sum(kept) and (sum(kept) > 0 or path.name[:2] not in ("01", "02", "03", "07")), path.name
 
 
 def test_notebooks_are_numbered_without_doubles():
