@@ -213,6 +213,15 @@ def test_sliders_are_moved_from_the_keyboard(explorer):
     assert float(explorer.shown.locator(".widget-readout").first.inner_text()) == float(slider.get_attribute("aria-valuenow")) == 15
 
 
+def test_the_e_graph_is_drawn(explorer):
+    explorer.open("Discovery")
+    explorer.field("Show the e-graph").check()
+    explorer.shown.locator(".react-flow").scroll_into_view_if_needed()
+    expect(explorer.shown.get_by_text("sum kept at p").last).to_be_visible(timeout=PATIENCE)
+    explorer.picture("e_graph")
+    explorer.field("Show the e-graph").uncheck()
+
+
 def test_a_running_proof_is_stopped(explorer):
     explorer.open("Proof")
     explorer.field("Examples").fill("100000")

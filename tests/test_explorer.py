@@ -1,5 +1,6 @@
 """The explorer's models and widgets, driven without a browser: work, and the tabs from Operator to Update rule."""
 
+import json
 import re
 import threading
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pages import Page
 
 import redfuser_algebra as ra
+from redfuser_algebra.discover import egraph
 from redfuser_algebra.explorer import cascade_tab, discovery_tab, operator_tab, session, update_tab
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.run.call import environment_of
@@ -285,3 +287,32 @@ def test_sliding_does_not_draw_again(explorer, monkeypatch):
         before[seen] = tab.drawing.value
     explorer.work.wait()
     assert drawn == [] and len(set(before.values())) == tab.seen.max
+
+
+def test_the_e_graph_of_a_step_can_be_looked_at(explorer):
+    """At the last step the sum that saw the new pivot is in one class with what is kept, times a factor."""
+    explorer.front.selected_index = 2
+    explorer.work.wait()
+    tab = explorer.tabs[2]
+    assert tab.graph.children == ()
+    tab.look.value = True
+    (shown,) = tab.graph.children
+    (graph,) = shown.egraphs
+    nodes = json.loads(graph)["nodes"]
+    assert {child for node in nodes.values() for child in node["children"]} <= set(nodes) and {"x[l]", "m", "m'"} <= {n["op"] for n in nodes.values()}
+    (seen,) = (node["eclass"] for node in nodes.values() if node["op"] == "sum that sees p′")
+    (moved,) = ([nodes[child]["op"] for child in node["children"]] for node in nodes.values() if node["eclass"] == seen and node["op"] == "×")
+    assert sorted(moved) == ["exp", "sum kept at p"]
+    tab.slider.value = 0
+    assert shown.egraphs != [graph]
+    tab.look.value = False
+    assert tab.graph.children == ()
+
+
+def test_a_large_e_graph_is_not_shown(explorer, monkeypatch):
+    monkeypatch.setattr(egraph, "LOOKED_AT", 30)
+    explorer.front.selected_index = 2
+    explorer.work.wait()
+    tab = explorer.tabs[2]
+    tab.look.value = True
+    assert "too many to look at" in tab.graph.children[0].value

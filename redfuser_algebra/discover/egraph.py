@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import egglog.bindings as egglog
@@ -15,6 +15,9 @@ Sexp = tuple | str | int
 
 _ENOUGH = 1_000
 """An e-graph of this size that has an answer is not grown further in the hope of a better one."""
+
+LOOKED_AT = 150
+"""An e-graph of more nodes is nothing to look at."""
 
 _EXPLOSION = 6
 """An e-graph that grows by this factor in one iteration is not iterated again: the next one might not end."""
@@ -33,7 +36,7 @@ class Answer:
     """The cheapest term equal to the question, and what it took to find it.
 
     `fired` counts the matches of each law.  `saturated` tells whether the rules had nothing more to say;
-    `nodes` is the size of the e-graph at the end.
+    `nodes` is the size of the e-graph at the end; `graph` the e-graph itself, if it was to be looked at and is small.
     """
 
     term: Sexp
@@ -42,6 +45,7 @@ class Answer:
     iterations: int
     saturated: bool
     fired: Counter[str] = field(default_factory=Counter)
+    graph: str = field(default="", compare=False, repr=False)
 
     @property
     def finite(self) -> bool:
@@ -85,10 +89,11 @@ def _loaded() -> _Loaded:
     return _Loaded()
 
 
-def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits, fresh: bool = False) -> Answer:
+def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits, fresh: bool = False, look: bool = False) -> Answer:
     """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`.
 
-    Exact numbers that leave 64 bits are a limit, too.  A `fresh` e-graph holds these laws and no others.
+    Exact numbers that leave 64 bits are a limit, too.  A `fresh` e-graph holds these laws and no others.  With `look`
+    the answer has the e-graph as JSON.
     """
     laws, loaded = list(laws), _Loaded() if fresh else _loaded()
     loaded.load(laws)
@@ -98,7 +103,8 @@ def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits
         run("\n".join((*lines, f"(unstable-combined-ruleset asked structure {' '.join(laws)})",
                        f"(let $question {question})",
                        "(let $zero (Num (rational 0 1)))", "(let $one (Num (rational 1 1)))")))
-        return _saturated(run, limits)
+        answer = _saturated(run, limits)
+        return replace(answer, graph=loaded.graph.serialize([]).to_json()) if look and answer.nodes <= LOOKED_AT else answer
     except egglog.EggSmolError as error:
         if "primitive" not in str(error):
             raise

@@ -22,10 +22,9 @@ class Question:
     leaves: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
 
     def steps(self) -> Iterator[Answer]:
-        """The best answer after 0, 1, 2, … iterations, each asked anew; the last one is the answer."""
-        for iterations in range(self.answer.iterations):
-            yield ask(self.lines, self.text, self.laws, Limits(iterations=iterations))
-        yield self.answer
+        """The best answer after 0, 1, 2, … iterations, each asked anew, with the e-graph to look at; the last one is the answer."""
+        for iterations in range(self.answer.iterations + 1):
+            yield ask(self.lines, self.text, self.laws, Limits(iterations=iterations), look=True)
 
     def again(self, laws: Iterable[str]) -> Answer:
         """The answer with other laws allowed."""

@@ -12,7 +12,8 @@ import ipywidgets as widgets
 import redfuser_algebra as ra
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.discovery import Discovery
-from redfuser_algebra.discover.egraph import Answer, Sexp
+from redfuser_algebra.discover.egraph import LOOKED_AT, Answer, Sexp
+from redfuser_algebra.discover.egraph_view import seen, viewer
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.show import summary
 from redfuser_algebra.explorer import fields
@@ -22,6 +23,7 @@ from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.html import Fragment, displayed, element, folded, joined, listed, table, titled
 from redfuser_algebra.language.latex import latex
+from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.tidy import tidied
 
 MOST_STEPS = 400
@@ -41,6 +43,7 @@ class Step:
     finite: bool
     laws: tuple[tuple[str, int], ...]
     term: Expr | None = field(repr=False)
+    graph: str = field(default="", repr=False)
 
 
 def steps(discoveries: Sequence[Discovery], told: Told = lambda done, whole: None) -> list[Step]:
@@ -51,10 +54,11 @@ def steps(discoveries: Sequence[Discovery], told: Told = lambda done, whole: Non
         told(place, len(asked))
         if len(found) + question.answer.iterations + 1 > MOST_STEPS:
             break
+        names = {leaf: mathematics(tidied(expr)) for leaf, expr in question.leaves.items()}
         for iteration, answer in enumerate(question.steps()):
             laws = tuple((law, count) for law, count in answer.fired.most_common() if law in ra.LAWS)
             found.append(Step(axis, place + 1, len(asked), iteration, question.answer.iterations, answer.nodes, answer.finite, laws,
-                              best_term(question, answer, axis)))
+                              best_term(question, answer, axis), seen(answer.graph, names) if answer.graph else ""))
     return found
 
 
@@ -131,13 +135,16 @@ class DiscoveryTab:
     title = "Discovery"
 
     def __init__(self, session: Session, work: Work) -> None:
-        self.session, self.work, self.steps, self._of = session, work, [], None
+        self.session, self.work, self.steps, self.viewer, self._of = session, work, [], None, None
         self.sizes: picture | None = None
         self.slider = fields.labelled(widgets.IntSlider, "Step", fields.WIDE, min=0, max=0, disabled=True)
         self.drawing, self.text, self.choice, self.said = fields.drawn(), fields.shown(), fields.shown(), fields.drawn()
         self.progress = fields.Progress("Asking again", lambda: work.stop((self, "steps")))
         self.slider.observe(lambda change: self._at(change.new), "value")
-        self.root = fields.column(self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text)
+        self.look = fields.labelled(widgets.Checkbox, "Show the e-graph", value=False)
+        self.graph = fields.column()
+        self.look.observe(lambda _: self._show_graph(), "value")
+        self.root = fields.column(self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text, self.look, self.graph)
 
     def show(self) -> None:
         """Ask the questions again, once for each verdict."""
@@ -170,3 +177,14 @@ class DiscoveryTab:
         if self.steps:
             place = min(place, len(self.steps) - 1)
             self.drawing.value, self.text.value = self.sizes.at(place), step_html(self.steps[place])
+            self._show_graph()
+
+    def _show_graph(self) -> None:
+        """The e-graph of the step, where it is asked for and small enough; egglog's widget is made when it is first needed."""
+        graph = self.steps[min(self.slider.value, len(self.steps) - 1)].graph if self.steps and self.look.value else ""
+        if graph and self.viewer is None:
+            self.viewer = viewer(graph)
+        if graph:
+            self.viewer.egraphs = [graph]
+        large = fields.note(f"It has more than {LOOKED_AT} e-nodes: too many to look at.") if self.look.value and self.steps and not graph else ""
+        self.graph.children = (self.viewer,) if graph else (fields.drawn(large),) if large else ()
