@@ -24,6 +24,9 @@ TOLERANCE = 1e-3
 BUDGET = 1.5
 """Seconds after which a slow contestant leaves the rounds, once it has had three turns."""
 
+REST = 0.02
+"""Seconds before each turn: threads of OpenMP go on spinning for up to 8 ms after their work, on a core that the next needs."""
+
 FLOORS = ("row_sum", "torch_row_sum", "copy", "torch_copy", "gemm")
 """Keys of peers that do less than the workload: there is nothing to compare."""
 
@@ -133,6 +136,7 @@ def _take_turns(calls: dict[str, Call], contestants: dict[str, Timed], runs: int
         for name in names[turn % len(names):] + names[:turn % len(names)]:
             if spent[name] > BUDGET and turn >= 3:
                 continue
+            time.sleep(REST)
             start = clock()
             result = calls[name]()
             elapsed = clock() - start

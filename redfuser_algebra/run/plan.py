@@ -24,10 +24,13 @@ from redfuser_algebra.run.call import check_out, delivered, environment_of, stru
 from redfuser_algebra.run.environment import Environment, laid_out
 from redfuser_algebra.run.kernels import Compiled
 from redfuser_algebra.run.state import Held, State, finalize, merge
-from redfuser_algebra.run.threads import one_blas_thread, side_by_side
+from redfuser_algebra.run.threads import one_blas_thread, share_out, side_by_side
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
+
+PIECE = 1 << 16
+"""Elements of an input that a piece of work has at least: to call a kernel takes as long as a few thousand of them."""
 
 DTYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64), "b1": np.dtype(np.bool_)}
 
@@ -129,7 +132,7 @@ class Plan:
         written = [each.written_into(into) for each, into in zip(self._outputs, given, strict=True)]
         fixed, cuts, sweep = (*self._arguments(arrays, params), *written), self._cuts, self.compiled.module.sweep
         with self._blas():
-            side_by_side(lambda part: sweep(cuts[part], cuts[part + 1], *fixed), len(cuts) - 1)
+            share_out(lambda piece: sweep(cuts[piece], cuts[piece + 1], *fixed), len(cuts) - 1, self.schedule.threads)
         result = self.operator.packed(tuple([each.delivered(output) for each, output in zip(self._outputs, written, strict=True)]))
         return delivered(self.operator, result, out) if out else result
 
@@ -156,9 +159,16 @@ class Plan:
 
     @cached_property
     def _cuts(self) -> list[int]:
-        """Where the work of one thread ends and that of the next one begins."""
-        threads = max(1, min(self.schedule.threads, self._items))
-        return [self._items * part // threads for part in range(threads + 1)]
+        """Where pieces of work begin and end: the first ones are large, the last ones so small that all threads end together."""
+        items, threads = self._items, max(1, min(self.schedule.threads, self._items))
+        if threads == 1:
+            return [0, items]
+        largest = max(math.prod(each.shape) for each in self._inputs.values())
+        smallest = min(-(-items // threads), max(1, items // (32 * threads), items * PIECE // largest))
+        cuts = [0]
+        while cuts[-1] < items:
+            cuts.append(min(items, cuts[-1] + max(smallest, (items - cuts[-1]) // (2 * threads))))
+        return cuts
 
     @cached_property
     def _inputs(self) -> dict[str, _Input]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,6 +44,21 @@ def side_by_side(work: Callable[[int], None], parts: int) -> None:
             other.exception()
     for other in others:
         other.result()
+
+
+def share_out(work: Callable[[int], None], pieces: int, threads: int) -> None:
+    """`work(piece)` for every piece, in order, each by whichever of the threads is free: one that is held up does less."""
+    left = deque(range(pieces))
+
+    def until_none_is_left(_: int) -> None:
+        while left:
+            try:
+                piece = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            work(piece)
+
+    side_by_side(until_none_is_left, min(threads, pieces))
 
 
 def _pool() -> ThreadPoolExecutor:
