@@ -89,7 +89,7 @@ def _seconds(program: TileProgram, exprs: Iterable[Expr], extent: object, width:
 def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machine: Machine) -> float:
     """Seconds under a schedule."""
     tile, block = min(schedule.tile, work.length), schedule.block
-    again = 0.0 if tile * work.bytes * 8 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
+    again = 0.0 if tile * work.bytes * 3 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
     per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
     if work.map_bytes:
         fits = work.length * (work.bytes + work.map_bytes / 2) <= machine.second

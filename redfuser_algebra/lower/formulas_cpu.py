@@ -5,11 +5,11 @@ In: formulas and the variables that their symbols are.  Out: the definitions, an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.lower.functions_cpu import Function, computed_in_single
+from redfuser_algebra.lower.functions_cpu import Function, Leaf, computed_in_single
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -31,13 +31,14 @@ class Step:
 
 
 class FormulaPrinter:
-    """The functions printed so far, and where things are kept."""
+    """The functions printed so far, and where things are kept.  While `in_pieces` holds, functions go over a piece of a tile."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         self.program, self.signature = program, signature
         self.storage = Storage(program, signature)
         self.fixed = signature.sizes | {copy: signature.sizes[axis] for copy, axis in program.copies.items() if axis in signature.sizes}
         self.functions: list[str] = []
+        self.in_pieces = False
 
     def size(self, axis: str) -> str:
         """The variable that holds an axis's length."""
@@ -50,9 +51,12 @@ class FormulaPrinter:
 
     def tile_function(self, name: str, symbol: Symbols, wide: str) -> Function:
         """A function whose loops include the tile, with real numbers of type `wide`."""
-        axis = self.program.axis
-        sizes = {f"tile {axis}": "n", f"start {axis}": "t0"} | self._copy_sizes()
-        return Function(name, self.storage.leaves(symbol), sizes, wide, self.fixed, inverts=True)
+        axis, leaf = self.program.axis, self.storage.leaves(symbol)
+        if self.in_pieces:
+            sizes, leaves = {f"tile {axis}": "piece", f"start {axis}": "t0 + at"}, lambda term: _piece(leaf(term), axis)
+        else:
+            sizes, leaves = {f"tile {axis}": "n", f"start {axis}": "t0"}, leaf
+        return Function(name, leaves, sizes | self._copy_sizes(), wide, self.fixed, inverts=True)
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}
@@ -104,3 +108,8 @@ class FormulaPrinter:
         if text not in self.functions:
             self.functions.append(text)
         return function.call()
+
+
+def _piece(leaf: Leaf, axis: str) -> Leaf:
+    """A leaf of a tile as a piece of the tile has it."""
+    return replace(leaf, given=f"{leaf.given}[at:at + piece]") if leaf.axes[:1] == (axis,) else leaf

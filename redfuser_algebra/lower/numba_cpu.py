@@ -101,21 +101,19 @@ class _Printer(StagePrinter):
         now = [(self.held(name), old) for name, old in self.storage.old.items()]
         snapshots = [f"{old.name} = {held.name}" for held, old in now if not old.is_array]
         snapshots += self._copies("keep", [(held, old.name, old.name) for held, old in now if old.is_array])
-        stages = [line for place in range(len(self.program.stages)) for line in (*(self._ahead("") if place == 1 else []), *self.stage(place))]
+        stages = self.stage(0)
+        self.fetched = self._streams()
+        for place in range(1, len(self.program.stages)):
+            stages += self.stage(place)
         return ["n = min(tile, end - t0)", "seen = t0 + n - begin", *self._passed_over(), *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
 
-    def _ahead(self, row: str) -> list[str]:
-        """While a tile is computed with, its successor (or, at the same place, the next row) is fetched from memory.
+    def _streams(self) -> list[str]:
+        """Inputs that are worth fetching while others are computed with: what is read anew for each row.
 
-        Only what is read anew for each row; where rows share a matrix product, that takes longer than memory does.
+        Where rows share a matrix product, that takes longer than memory does.
         """
         axis, rows = self.program.axis, set(self.program.rows)
-        streams = [name for name, own in self.program.inputs.items() if axis in own and rows <= set(own)] if not self.program.block else []
-        lines = []
-        for name in streams:
-            tile, columns = self.storage.tile_of(name), self.program.columns(self.program.inputs[name])
-            lines.append(f"ahead({tile}, {' * '.join([row, *map(self.size, columns)]) if row else f'{tile}.size'})")
-        return lines
+        return [name for name, own in self.program.inputs.items() if axis in own and rows <= set(own) and not self.program.block]
 
     def _tiles(self) -> list[str]:
         """The parts of arrays that a tile reads, which were asked for since the last call."""
@@ -237,7 +235,7 @@ class _Printer(StagePrinter):
             lines += self.rows(called) if row else called
         maps = self.rows([self._map(place) for place in self.program.maps])
         if maps:
-            ahead = self._ahead(f"n_{axis}")
+            ahead = [line for name in self._streams() for line in self.ahead(name, f"n_{axis}", "n")]
             lines += [f"for t0 in range(0, n_{axis}, tile):", *indented([f"n = min(tile, n_{axis} - t0)", *self._tiles(), *ahead, *maps])]
         return lines
 

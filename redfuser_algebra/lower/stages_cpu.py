@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr
@@ -17,17 +18,21 @@ from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
 
+PIECE, LINE = 512, 64
+"""Elements of a tile to fold between two looks ahead, and bytes that memory gives at a time."""
+
 SCANNED = 64
 """Elements among which the largest is found before one is put among the k largest."""
 
 
 class StagePrinter(FormulaPrinter):
-    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses."""
+    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses; of `fetched` inputs the next fold fetches the next tile."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         super().__init__(program, signature)
         self.buffers: list[str] = []
         self.reshaped: list[str] = []
+        self.fetched: list[str] = []
 
     def held(self, name: str) -> Variable:
         """The variable of a component or value as it is now."""
@@ -81,7 +86,8 @@ class StagePrinter(FormulaPrinter):
         groups = self._groups([u for u in updates if u not in counts and u not in scanned])
         for number, ((columns, single), group) in enumerate(groups.items()):
             name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}"
-            lines += self._fold_single(name, group) if single else self._fold(name, columns, group, left)
+            fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
+            lines += self._in_pieces(fold) if self.fetched and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
         lines = self.rows(lines) if rows else lines
         return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
@@ -97,6 +103,20 @@ class StagePrinter(FormulaPrinter):
         return columns[:-1] if MONOIDS[update.monoid].counted else columns
 
     # sums and choices over the elements of a tile
+
+    def _in_pieces(self, fold: Callable[[], list[str]]) -> list[str]:
+        """A fold that has the next tile fetched in step with its own work: memory takes only a few wishes at a time."""
+        self.in_pieces, fetched, self.fetched = True, self.fetched, []
+        lines = fold()
+        self.in_pieces = False
+        wishes = [line for name in fetched for line in self.ahead(name, "(n + at)", "piece")]
+        return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = min({PIECE}, n - at)", *wishes, *lines])]
+
+    def ahead(self, name: str, distance: str, count: str) -> list[str]:
+        """So many elements of an input that lie so far behind a tile are fetched."""
+        columns = "".join(f" * {self.size(axis)}" for axis in self.program.columns(self.program.inputs[name]))
+        line = LINE // int(self.signature.arrays[name][1])
+        return [f"ahead({self.storage.tile_of(name)}, {distance}{columns}, {count}{columns}, {line})"]
 
     def _groups(self, updates: list[Update]) -> dict[tuple[tuple[str, ...], bool], list[Update]]:
         """Updates that share a loop: over the same columns, and whether that is in float32 where it can."""
