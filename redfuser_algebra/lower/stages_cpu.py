@@ -207,7 +207,7 @@ class StagePrinter(FormulaPrinter):
         each = [f"{function.index(axis)} = i0 + i", *function.nest.pop().lines]
         count = function.argument("n", "n")
         for line in [f"for i0 in range(0, {count}, {SCANNED}):", *indented([
-                f"nb = min({SCANNED}, {count} - i0)", f"r0 = {constant(-math.inf, value.type).text}",
+                f"nb = {SCANNED} if i0 + {SCANNED} < {count} else {count} - i0", f"r0 = {constant(-math.inf, value.type).text}",
                 "for i in range(nb):", *indented([*each, f"r0 = larger(r0, {value.text})"]),
                 f"if {at}[-1] < 0 or not r0 <= {best}[-1]:", "    for i in range(nb):",
                 *indented(indented([*each, f"insert({best}, {at}, {value.to('f8').text}, {position})"]))])]:
@@ -247,11 +247,11 @@ class StagePrinter(FormulaPrinter):
         for name, type_ in ((left, self.signature.real), (taken, "b1")):
             if name:
                 inner = "block * tile" if rows else "tile"
-                self.buffers.append(f"{name}_all = np.empty({inner}, {type_})")
+                self.buffers.append(f"{name}_all = empty(({inner},), {type_})")
                 count = "nb" if rows else "1"
-                self.reshaped.append(f"{name} = {name}_all[:{count} * n].reshape(({count}, n))")
+                self.reshaped.append(f"{name} = shaped({name}_all, ({count}, n))")
         columns = " * ".join(map(self.size, self.program.columns(update.axes)))
-        self.buffers.append(f"R{number}_all = np.empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
+        self.buffers.append(f"R{number}_all = empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
         return left, taken
 
     def _write_left(self, function: Function, update: Update, left: str, taken: str) -> None:
@@ -271,10 +271,10 @@ class StagePrinter(FormulaPrinter):
         held, result = self.held(update.name), f"R{left[1:]}_all[:{'nb' if rows else '1'}]"
         columns = " * ".join(map(self.size, held.columns))
         right = self.storage.tile_of(update.contraction.right.name)
-        right = right if len(held.columns) == 1 else f"{right}.reshape((n, {columns}))"
+        right = right if len(held.columns) == 1 else f"shaped({right}, (n, {columns}))"
         call_ = f"product({left}, {taken}, {right}, {result})" if taken else f"np.dot({left}, {right}, {result})"
-        into = f"{held.name}[:nb]" if rows else f"{held.name}.reshape((1, {columns}))"
-        into = into if not rows or len(held.columns) == 1 else f"{into}.reshape((nb, {columns}))"
+        into = f"{held.name}[:nb]" if rows else f"shaped({held.name}, (1, {columns}))"
+        into = into if not rows or len(held.columns) == 1 else f"shaped({held.name}, (nb, {columns}))"
         return [call_, f"add({into}, {result})"]
 
 
