@@ -110,7 +110,7 @@ class StagePrinter(FormulaPrinter):
         lines = fold()
         self.in_pieces = False
         wishes = [line for name in fetched for line in self.ahead(name, "(n + at)", "piece")]
-        return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = min({PIECE}, n - at)", *wishes, *lines])]
+        return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = {PIECE} if at + {PIECE} < n else n - at", *wishes, *lines])]
 
     def ahead(self, name: str, distance: str, count: str) -> list[str]:
         """So many elements of an input that lie so far behind a tile are fetched."""
