@@ -91,12 +91,16 @@ class Function:
             if (term, self.partial) in loop.known:
                 return loop.known[term, self.partial]
         self._learn_types(term)
-        depth = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
+        depth = self._depth(term)
         outer, self.nest = self.nest, self.nest[: depth + 1]
         code = self._computed(term, depth)
         self.nest[-1].known[term, self.partial] = code
         self.nest = outer
         return code
+
+    def _depth(self, term: Expr) -> int:
+        """The outermost open loop that has all axes of a term."""
+        return max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
 
     def forget(self, name: str) -> None:
         """A symbol has another value from here on."""

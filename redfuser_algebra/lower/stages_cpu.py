@@ -15,7 +15,7 @@ from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
 from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
 
 
 PIECE, LINE = 512, 64
@@ -47,28 +47,12 @@ class StagePrinter(FormulaPrinter):
     def stage(self, place: int) -> list[str]:
         """One stage: first what has no place per row of the block, then the rows."""
         stage, block = self.program.stages[place], self.program.block
-        values = self._values_at(place)
+        values = self.storage.moving_values(place)
         shared = [u for u in stage if not block or block not in u.axes]
         own = [u for u in stage if block and block in u.axes]
         lines = self._values(f"value_{place}", [v for v in values if not self.held(v.name).block])
         lines += self.rows(self._values(f"value_{place}_rows", [v for v in values if self.held(v.name).block]))
         return lines + self._part(shared, f"{place}", rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", rows=True)
-
-    def _values_at(self, place: int) -> list[Value]:
-        """The moving values that become known with the stages before, and were not known earlier."""
-        ready = lambda stop: self._known({u.name for stage in self.program.stages[:stop] for u in stage})
-        before, now = ready(place - 1) if place else [], ready(place)
-        return [value for value in now if value not in before and value.name in self.storage.moving] if place else []
-
-    def _known(self, known: set[str]) -> list[Value]:
-        found, left = [], list(self.storage.values)
-        while True:
-            fresh = [v for v in left if {stem(n) for n in symbol_names(v.value)} <= known]
-            if not fresh:
-                return found
-            found += fresh
-            known = known | {v.name for v in fresh}
-            left = [v for v in left if v not in fresh]
 
     def _values(self, name: str, values: list[Value]) -> list[str]:
         return self.assigned(name, [Step(v.name, self.held(v.name), v.value) for v in values], self.held, "seen")
@@ -77,7 +61,7 @@ class StagePrinter(FormulaPrinter):
         """The updates of a stage that have the block axis, or those that have not."""
         steps = [Step(u.name, self.held(u.name), u.rebase) for u in updates if not u.fixed]
         moves = self.assigned(f"rebase_{label}", steps, self._before, "seen")
-        counts = [u for u in updates if _is_count(u)]
+        counts = [u for u in updates if u.counts]
         multiplied = [u for u in updates if u.name in self.storage.products]
         lines = ["if t0 > begin:", *indented(moves)] if moves else []
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
@@ -291,8 +275,3 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
 def indented(lines: Iterable[str]) -> list[str]:
     """Lines one level further in."""
     return [f"    {line}" for line in lines]
-
-
-def _is_count(update: Update) -> bool:
-    """Whether a component counts elements, so that a tile adds its length."""
-    return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)
