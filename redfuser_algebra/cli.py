@@ -1,4 +1,4 @@
-"""The command `redfuser`: fuse, prove, export, audit, run, tune, catalogue, explain, demo, bench, lab.
+"""The command `redfuser`: fuse, prove, gradient, export, audit, run, tune, catalogue, explain, demo, bench, lab.
 
 Exit codes: 0 fused, 1 not fusable, 2 bad input, 3 undecided, 4 a kernel failed its audit, 70 a fault of this package, 130 stopped by Ctrl-C.
 Tables and colour are for terminals; piped output is plain text.
@@ -125,6 +125,22 @@ def prove(target: Target, prefer: PreferOption = Preference.centred, axis: AxisO
     return STOPPED if made[-1].stopped else max((STANDINGS[each.standing] for each in made), key=SEVERITY.index)
 
 
+@app.command()
+def gradient(target: Target, axis: AxisOption = None) -> int:
+    """Show the vectorâ€“Jacobian product of an operator: what the forward pass saves, and the operators of the derivatives."""
+    code = 0
+    for operator in operators_of(target):
+        with working(f"differentiating {operator.name}"):
+            verdict = ra.decide(operator, axis=axis)
+            shown = verdict.fused.gradient() if verdict.fused else None
+        if shown is None:
+            complain(ra.NotFusable(verdict))
+        else:
+            show_lines(str(shown).splitlines())
+        code = max(code, CODES[verdict.status], key=SEVERITY.index)
+    return code
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context, target: Target, axis: AxisOption = None,
         output: Annotated[str | None, typer.Option("--output", "-o", help="A .npy, .npz, .csv or .txt file.")] = None,
@@ -160,6 +176,7 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
            certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None,
+           gradient: Annotated[bool, typer.Option("--gradient", help="The operators of the gradient, in place of the operator.")] = False,
            as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
     """Write kernels as files of their own, which need NumPy and Numba and check themselves when run; or their proofs.
 
@@ -170,6 +187,8 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
         raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",
                             "name operators, a Python file or a formula, or write --all")
     operators = list(ra.operators.values()) if every else [operator for word in targets for operator in operators_of(word)]
+    if gradient:
+        operators = [verdict.operator for operator in operators for verdict in ra.fuse(operator).gradient().verdicts.values()]
     path, left_out = Path(output or "."), []
     into = output is None or len(operators) > 1 or path.is_dir() or output.endswith("/")
     (path if into else path.parent).mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ In: an operator with a fused form.  Out: a `Gradient`, which holds the operators
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from redfuser_algebra.language.binding import Binding, Signature, bind
 from redfuser_algebra.language.cascade import cascades
 from redfuser_algebra.language.differentiation import Backward, differentiated
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.html import Fragment, displayed, joined, titled
+from redfuser_algebra.language.html import Fragment, displayed, joined
 from redfuser_algebra.language.latex import operator_latex
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
@@ -54,6 +54,11 @@ class Gradient:
     def operators(self) -> dict[str, Operator]:
         """By each input, the operator that gives the derivative by it; one operator may give several."""
         return {name: operator for names, operator in self.backward.operators.items() for name in names}
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        """Every operator once, what is saved first."""
+        return (*filter(None, [self.saved]), *self.backward.operators.values())
 
     def __call__(self, /, *arrays: object, saved: Arrays | None = None, backend: str = "auto", **named: object) -> dict[str, np.ndarray]:
         """The derivatives by input name, each with the shape of its input.
@@ -94,39 +99,41 @@ class Gradient:
             return verdict.fused(**operands, backend=backend)
         binding = operator.bind(**operands)
         dtypes = result_dtypes(operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
+        [output, *others] = operator.outputs
+        if output.op == "input" and not others and operator.output_axes == (output.axes,):
+            return binding.arrays[output.name].astype(dtypes[0])
         return in_dtypes(operator, reference(operator, binding), dtypes)
 
     def _like_input(self, name: str, part: np.ndarray, axes: tuple[str, ...], binding: Binding) -> np.ndarray:
         """A derivative with the shape of its input: the same along axes it lacks, added up over batch that the input lacks."""
         part, own, given = np.asarray(part), self.operator.inputs[name], binding.arrays[name].shape
-        batch = part.shape[:part.ndim - len(axes)]
-        part = part.reshape((*batch, *(binding.sizes[axis] if axis in axes else 1 for axis in own)))
-        part = np.broadcast_to(part, (*binding.batch, *(binding.sizes[axis] for axis in own)))
+        whole = (*binding.batch, *(binding.sizes[axis] for axis in own))
+        if part.shape != whole:
+            batch = part.shape[:part.ndim - len(axes)]
+            part = np.broadcast_to(part.reshape((*batch, *(binding.sizes[axis] if axis in axes else 1 for axis in own))), whole)
         missing = part.ndim - len(given)
         alone = tuple(dim for dim, length in enumerate(given, missing) if length == 1 != part.shape[dim])
-        part = part.sum(axis=(*range(missing), *alone), keepdims=True, dtype=part.dtype).reshape(given)
-        return part if part.flags.writeable else part.copy()
+        if missing or alone:
+            return part.sum(axis=(*range(missing), *alone), dtype=np.float64).astype(part.dtype).reshape(given)
+        return part if part.flags.owndata else part.copy()
 
     def __str__(self) -> str:
-        saved = [] if self.saved is None else [f"saved by the forward pass\n{self.saved}"]
-        return "\n\n".join([*saved, *(f"{self._line(operator)}\n{operator}" for operator in self.backward.operators.values())])
+        return "\n\n".join(f"{self._line(operator)}\n{operator}" for operator in self.parts)
 
     __repr__ = __str__
 
     def _line(self, operator: Operator) -> str:
         verdict = self.verdicts.get(operator.name)
-        return f"{operator.name}: {f'{verdict.status} ({verdict.reason})' if verdict else 'nothing to reduce'}"
+        told = f"{verdict.status} ({verdict.reason})" if verdict else "nothing to reduce"
+        return f"{operator.name}: {told}" + (", saved by the forward pass" if operator is self.saved else "")
 
     def _repr_latex_(self) -> str:
-        operators = [self.saved] * (self.saved is not None) + [*self.backward.operators.values()]
-        return "\n\n".join(operator._repr_latex_() for operator in operators)
+        return "\n\n".join(operator._repr_latex_() for operator in self.parts)
 
     def _repr_html_(self) -> str:
-        shown = [titled("saved by the forward pass", displayed(operator_latex(self.saved)))] if self.saved else []
-        for operator in self.backward.operators.values():
-            verdict = self.verdicts.get(operator.name)
-            shown.append(joined(verdict_line(verdict) if verdict else Fragment(self._line(operator)), displayed(operator_latex(operator))))
-        return joined(*shown)
+        verdicts = [self.verdicts.get(operator.name) for operator in self.parts]
+        lines = [verdict_line(verdict) if verdict else Fragment(self._line(operator)) for verdict, operator in zip(verdicts, self.parts, strict=True)]
+        return joined(*(joined(line, displayed(operator_latex(operator))) for line, operator in zip(lines, self.parts, strict=True)))
 
 
 def gradient_of(operator: Operator, axis: str, decide: Callable[[Operator], Verdict]) -> Gradient:
@@ -134,6 +141,5 @@ def gradient_of(operator: Operator, axis: str, decide: Callable[[Operator], Verd
 
     Raises OperatorError, which names the term, where the operator is not differentiable.
     """
-    backward = differentiated(operator, axis)
-    operators = [backward.saved] * (backward.saved is not None) + [*backward.operators.values()]
-    return Gradient(operator, backward, {each.name: decide(each) for each in operators if cascades(each)})
+    gradient = Gradient(operator, differentiated(operator, axis), {})
+    return replace(gradient, verdicts={each.name: decide(each) for each in gradient.parts if cascades(each)})

@@ -72,6 +72,6 @@ def test_the_command_audits_and_tells_by_its_exit_code(monkeypatch, capsys):
 
 
 def test_bad_words_are_told_in_one_message(capsys):
-    for words, said in ((["audit", "softmax", "--dtype", "int9"], "choose one of float32"), (["audit", "attention"], "a place per column")):
+    for words, said in ((["audit", "softmax", "--dtype", "int9"], "choose one of float32"), (["audit", "attn_linear"], "a place per column")):
         assert status_of(words) == 2
         assert said in capsys.readouterr().err

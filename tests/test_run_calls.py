@@ -62,6 +62,15 @@ def test_a_layout_costs_no_compiling(variance, rng):
     assert len(compiled.module.sweep.signatures) == 1
 
 
+def test_a_batch_that_is_broadcast_costs_no_compiling(rng):
+    fused = ra.fuse(ra.operators["weighted_variance"])
+    one, more = rng.uniform(1, 2, size=8).astype(np.float32), rng.uniform(1, 2, size=(3, 8)).astype(np.float32)
+    for arrays in ((one, one), (more, more), (one, more), (more, one)):
+        assert np.allclose(fused(*arrays, backend="cpu"), fused(*arrays, backend="reference"), rtol=1e-4)
+    (module,) = {id(known.plan.compiled.module): known.plan.compiled.module for known in fused._calls.known.values()}.values()
+    assert len(fused._calls.known) == 4 and len(module.sweep.signatures) == 1
+
+
 def test_the_second_call_of_a_kind_binds_nothing(variance, rng, monkeypatch):
     x, more = rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32)
     variance(x, backend="cpu"), variance(x=x, backend="cpu")

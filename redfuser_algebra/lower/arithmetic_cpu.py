@@ -29,7 +29,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4((bits(f4(near), i4) << i4(23)) + i4(126 << 23)), f4)
 '''
 
 _EXP8 = '''
@@ -55,9 +55,9 @@ def exp8(x):
     p = p * r + 0.16666666666666666
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
     half = i8(k >> i8(1))
-    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
 '''
 
 _SINGLE = '''
@@ -85,9 +85,10 @@ def fit(x, real):
 def middle(x):
     """A number near the first elements of an array."""
     total = 0.0
-    for place in range(min(x.size, 64)):
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
         total += f8(x[place])
-    near = f4(total / min(x.size, 64))
+    near = f4(total / first)
     return near if np.isfinite(near) else f4(0.0)
 
 
@@ -95,6 +96,51 @@ def middle(x):
 def sound(total):
     """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
     return 1e-30 < abs(total) < inf
+'''
+
+_BITS = '''
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+'''
+
+# Numba compiles np.empty and reshape as functions of their own, a tenth of a second for each kind of array; these are a
+# few instructions where they stand.
+_MEMORY = '''
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 '''
 
 _EXTREMES = '''
@@ -144,87 +190,22 @@ def ahead(tile, distance, count, line):
         touch(tile, place)
 '''
 
-_FIRST = '''
+_INSERT = '''
 @njit(**PART)
 def comes_first(value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
     return at < 0 or value > best or (value != value and best == best)
-'''
 
-_INSERT = '''
+
 @njit(**PART)
-def precedes(value, position, best, at):
-    """Whether a value beats one found anywhere: of equals, that at the lower position."""
-    equal = value == best or (value != value and best != best)
-    return comes_first(value, best, at) or (equal and position < at)
-
-
-@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
+    if comes_first(value, best[place], at[place]):
+        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
-'''
-
-# The k largest of many: the elements are spread over 64 lanes, and the lanes with the k largest maxima are all that can
-# hold one of them.  A lane's maximum becomes a whole number that ends in the lane, so that the largest such number, and
-# then the largest below it, are found by vectors and without a branch.  In float64 the last bits of the maximum make
-# room for the lane: lanes that differ in no other bit are all looked at.
-_LANES = '''
-NO_LANE = i8(-2**63)
-
-
-@njit(**PART)
-def ordered4(x, lane):
-    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
-    bits = i4(0) if x == f4(0) else f4(x).view(i4)
-    order = i4(0x7fc00000) if x != x else bits ^ ((bits >> i4(31)) & i4(2**31 - 1))
-    return (i8(order) << i8(32)) + (63 - lane)
-
-
-@njit(**PART)
-def ordered8(x, lane):
-    """As ordered4, by all but the last six bits."""
-    bits = i8(0) if x == 0.0 else f8(x).view(i8)
-    order = i8(0x7ff8 << 48) if x != x else bits ^ ((bits >> i8(63)) & i8(2**63 - 1))
-    return (order & i8(-64)) + (63 - lane)
-
-
-@njit(**PART)
-def beaten4(best, at, start):
-    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
-    return NO_LANE if at[-1] < 0 else ordered4(f4(best[-1]), min(max(at[-1] - start, 0), 64))
-
-
-@njit(**PART)
-def beaten8(best, at, start):
-    """As beaten4; lanes that look equal may hold something larger."""
-    return NO_LANE if at[-1] < 0 else ordered8(best[-1], 64)
-
-
-@njit(**PART)
-def highest(keys, below):
-    """The largest of the numbers below a bound."""
-    wide_vectors()
-    found = NO_LANE
-    for lane in range(64):
-        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
-    return found
-
-
-@njit(**PART)
-def least(best, at, lanes, keys, n):
-    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
-    if at[-1] >= 0 or n <= 64:
-        return best[-1]
-    key = i8(2**63 - 1)
-    for place in range(at.shape[0]):
-        key = highest(keys, key)
-    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
 '''
 
 _ROUNDED = '''
@@ -248,13 +229,13 @@ _FINITE = '''
 @njit(**PART, fastmath={"reassoc"})
 def all_finite(x):
     """Whether a contiguous array holds no infinity and no NaN."""
-    flat, total = x.reshape(x.size), x.dtype.type(0)
+    flat, total = shaped(x, (x.size,)), x.dtype.type(0)
     for place in range(flat.size):
         total += flat[place] * x.dtype.type(0)
     return total == 0
 
 
-@njit(**PART | {"_nrt": True})
+@njit(**PART)
 def product(left, taken, right, out):
     """out = left · right over the elements taken: what lies at others is never seen, be it NaN."""
     if all_finite(right):
@@ -278,27 +259,39 @@ def add(into, product):
             into[i, j] += product[i, j]
 '''
 
-_PIECES = ((("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
-           (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _FIRST), (("insert",), _INSERT),
-           (("highest",), _LANES), (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
+_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+           (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _INSERT),
+           (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
 
-_HEAD = '''import math
+_IMPORTS_OF_ALL = '''import math
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic'''
 
+_IMPORTS = ((("cgutils",), "from numba.core import cgutils"), (("impl_ret_borrowed",), "from numba.core.imputils import impl_ret_borrowed"),
+            (("populate_array",), "from numba.np.arrayobj import populate_array"))
+
+_HEAD = '''
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
 
-# What only compiled code calls needs no wrappers, and counts no references: its arrays are the caller's.  Sums may be reordered into lanes; infinities and NaN keep their meaning.
-PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# What only compiled code calls needs no wrappers.  Sums may be reordered into lanes; infinities and NaN keep their meaning.
+PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 '''
 
 
 def prelude(bodies: Iterable[str]) -> str:
-    """Imports, and the definitions that the bodies call."""
-    called = set(re.findall(r"\b(\w+)\(", "\n".join(bodies)))
-    return _HEAD + "".join("\n" + text for names, text in _PIECES if called.intersection(names))
+    """Imports, and the definitions that the bodies call, or that these call."""
+    found: dict[str, None] = {}
+    todo = list(bodies)
+    while todo:
+        called = set(re.findall(r"\b(\w+)\(", todo.pop()))
+        more = [text for names, text in _PIECES if called.intersection(names) and text not in found]
+        found |= dict.fromkeys(more)
+        todo += more
+    pieces = "".join("\n" + text for _, text in _PIECES if text in found)
+    imports = [line for names, line in _IMPORTS if any(f"{name}(" in pieces or f"{name}." in pieces for name in names)]
+    return "\n".join([_IMPORTS_OF_ALL, *imports, ""]) + _HEAD + pieces

@@ -47,8 +47,8 @@ _KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64))
           "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
 
 
-def _instruction(text, results, operands, stores=False):
-    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats."""
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
     kinds = [_KINDS[letter] for letter in results]
     given = [_KINDS[letter] for letter in operands]
     constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
@@ -57,7 +57,7 @@ def _instruction(text, results, operands, stores=False):
     def emit(context, builder, signature, args):
         made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
         function = ir.FunctionType(made, [kind for _, kind in given])
-        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args)
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
         if not kinds:
             return context.get_dummy_value()
         if len(kinds) == 1:

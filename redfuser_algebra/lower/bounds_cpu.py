@@ -1,13 +1,13 @@
 """When a mask can hold nowhere in a tile, as a condition of generated Python: such tiles are passed over.
 
 In: a mask, and code for the bounds of its leaves.  Out: a condition that is true wherever the mask may hold; None if
-nothing can be said.
+nothing can be said.  Of the negated mask: where it does not hold, the mask holds everywhere.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.lower.scalar_code import constant
 
 Bounds = tuple[str, str]
@@ -25,6 +25,8 @@ def may_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
     if mask.op == "logical_or":
         parts = [may_hold(arg, leaf) for arg in mask.args]
         return f"({parts[0]} or {parts[1]})" if all(parts) else None
+    if mask.op == "logical_not" and negated(mask.args[0]).op != "logical_not":
+        return may_hold(negated(mask.args[0]), leaf)
     if mask.op not in _COMPARED:
         return None
     a, b = (_bounds(arg, leaf) for arg in mask.args)
@@ -32,6 +34,19 @@ def may_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
         return None
     names = {"alow": a[0], "ahigh": a[1], "blow": b[0], "bhigh": b[1]}
     return " and ".join(f"({part.format(**names)})" for part in _COMPARED[mask.op])
+
+
+_OPPOSITE = {"less": "greater_equal", "less_equal": "greater", "greater": "less_equal", "greater_equal": "less", "equal": "not_equal",
+             "not_equal": "equal", "logical_and": "logical_or", "logical_or": "logical_and"}
+
+
+def negated(mask: Expr) -> Expr:
+    """The opposite of a mask, the negation as far inside as it goes; its operands are no NaN."""
+    if mask.op == "logical_not":
+        return mask.args[0]
+    if mask.op not in _OPPOSITE:
+        return call("logical_not", mask)
+    return call(_OPPOSITE[mask.op], *(map(negated, mask.args) if mask.op.startswith("logical") else mask.args))
 
 
 def _bounds(term: Expr, leaf: Callable[[Expr], Bounds | None]) -> Bounds | None:

@@ -184,30 +184,6 @@ class RowFunctions:
         moved = {f"{v.name}_new": v.name for v in self.storage.held.values()}
         return self.called(name, self._with_suffix(suffix) | moved | {f"n_{self.program.axis}": f"seen{suffix}"}, inside)
 
-    def moving_values(self, place: int) -> list[Value]:
-        """The values that pivots are made of and that become known just before a stage."""
-        ready = self._known({u.name for stage in self.program.stages[:place] for u in stage})
-        before = self._known({u.name for stage in self.program.stages[:place - 1] for u in stage}) if place else []
-        return [value for value in ready if value not in before and value.name in self.storage.moving] if place else []
-
-    def _known(self, known: set[str]) -> list[Value]:
-        found: list[Value] = []
-        while True:
-            fresh = [v for v in self.storage.values if v not in found and {stem(n) for n in symbol_names(v.value)} <= known]
-            if not fresh:
-                return found
-            found += fresh
-            known = known | {v.name for v in fresh}
-
-    def old_values(self) -> list[Value]:
-        """The values that rebases read as they were, in an order in which they can be computed."""
-        wanted = {name for name in self.storage.old if name in {v.name for v in self.storage.values}}
-        ordered = self._known({update.name for update in self.program.updates})
-        needed = set(wanted)
-        for value in reversed(ordered):
-            needed |= {stem(n) for n in symbol_names(value.value)} if value.name in needed else set()
-        return [value for value in ordered if value.name in needed]
-
     # a tile
 
     def fold(self) -> None:
@@ -221,10 +197,10 @@ class RowFunctions:
         f.line("if many == 0:")
         f.line(f"    return {self.listed('_old')}")
         f.line("seen = seen_old + many")
-        for value in self.old_values():
+        for value in self.storage.old_values():
             f.line(self.value(value, "_old", "seen_old", f))
         for place, stage in enumerate(self.program.stages):
-            for value in self.moving_values(place):
+            for value in self.storage.moving_values(place):
                 f.line(self.value(value, "", "seen", f))
             self._fold_stage(f, stage)
         f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
@@ -237,7 +213,7 @@ class RowFunctions:
     def _fold_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
         axis = self.program.axis
         stage = list(stage)
-        folded = [u for u in stage if not _counts(u)]
+        folded = [u for u in stage if not u.counts]
         exprs = [self.expanded(e) for u in folded for e in (u.lift, u.mask) if e is not None]
         choosing = not [u for u in folded if u.monoid in ("sum", "prod")]
         f.wide = "f4" if self.signature.real == "f4" and (choosing or computed_in_single(exprs, (axis,))) else "f8"
@@ -245,7 +221,7 @@ class RowFunctions:
         for update in stage:
             held = self.storage.held[update.name].name
             moved = f"{held}_old" if update.fixed else f"({self.rebased(update, '_old', f)} if seen_old > 0 else {held}_old)"
-            if _counts(update):
+            if update.counts:
                 f.line(f"{held} = {moved} + {int(update.lift.value)} * many")
                 continue
             f.line(f"{held} = {moved}")
@@ -295,10 +271,10 @@ class RowFunctions:
             f.argument(name, name)
         f.line("seen = seen_old")
         self._over_lanes(f, [f"seen += {moved('seen', 'i8', 'by')}"])
-        for value in self.old_values():
+        for value in self.storage.old_values():
             f.line(self.value(value, "_old", "seen_old", f))
         for place, stage in enumerate(self.program.stages):
-            for value in self.moving_values(place):
+            for value in self.storage.moving_values(place):
                 f.line(self.value(value, "", "seen", f))
             for update in stage:
                 held = self.storage.held[update.name]
@@ -381,8 +357,3 @@ def moved(variable: str, type_: str, by: str) -> str:
     if type_ == "b1":
         return f"(cuda.shfl_xor_sync(0xFFFFFFFF, sel({variable}, i4(1), i4(0)), {by}) != 0)"
     return f"cuda.shfl_xor_sync(0xFFFFFFFF, {variable}, {by})"
-
-
-def _counts(update: Update) -> bool:
-    """Whether a component counts elements."""
-    return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)

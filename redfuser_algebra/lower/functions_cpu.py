@@ -45,15 +45,13 @@ class Function:
 
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
-    of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
-    has one, instead of at the variable of its loop.
+    of type `wide`; where that is `real`, the caller says which type it is.
     """
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts = name, leaf, sizes, wide, fixed, inverts
         self.partial, self.guards = False, {}
         self.nest = [Loop("")]
-        self.places: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.results: dict[str, str] = {}
         self.types: dict[Expr, str] = {}
@@ -93,12 +91,16 @@ class Function:
             if (term, self.partial) in loop.known:
                 return loop.known[term, self.partial]
         self._learn_types(term)
-        depth = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
+        depth = self._depth(term)
         outer, self.nest = self.nest, self.nest[: depth + 1]
         code = self._computed(term, depth)
         self.nest[-1].known[term, self.partial] = code
         self.nest = outer
         return code
+
+    def _depth(self, term: Expr) -> int:
+        """The outermost open loop that has all axes of a term."""
+        return max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes), default=0)
 
     def forget(self, name: str) -> None:
         """A symbol has another value from here on."""
@@ -174,7 +176,7 @@ class Function:
         order = term.axes if term.op == "symbol" and set(term.axes) != set(leaf.axes) and len(term.axes) == len(leaf.axes) else ()
         self.guards |= {f"{variable}.shape[{dim}]": self.fixed[axis] for dim, axis in enumerate(leaf.axes) if axis in self.fixed}
         places = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
-        text = f"{variable}[{', '.join(self.places.get(axis) or self.index(axis) for axis in places)}]" if leaf.axes else variable
+        text = f"{variable}[{', '.join(map(self.index, places))}]" if leaf.axes else variable
         return Code(text, leaf.type)
 
     def _position(self, axis: str) -> Code:

@@ -4,7 +4,7 @@ In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` 
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
@@ -72,34 +72,42 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
     return results[0] if len(results) == 1 else tuple(results)'''
 
 
-def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[str]) -> list[str]:
-    """The lines of `plan` and `launch`, and the tables they read."""
-    given = ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
-    axes = {names[name]: own for name, own in program.inputs.items()}
+def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[str], plan: list[str]) -> list[str]:
+    """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
-    order = [tuple(a for a in (*program.rows, program.axis) if a in own) for own in program.output_axes]
-    tables = [f"AXES = {axes!r}", "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
-              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]", 
+    order = [program.stored(own) for own in program.output_axes]
+    tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
+              "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
               f"HELD = [{', '.join({'f4': 'np.float32', 'f8': 'np.float64', **_DTYPES}[type_] for type_ in held)}]", "KERNELS = {}", ""]
-    return [*tables, *_DESCRIBED.splitlines(), "", "", *_plan(program, names, signature, axes, given), "", "", f"def launch({given}, stream=0):",
-            *_RUN.replace("GIVEN", given).splitlines()]
+    given = _given(program, names)
+    return [*tables, *_DESCRIBED.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *_RUN.replace("GIVEN", given).splitlines()]
 
 
-def _plan(program: TileProgram, names: Mapping[str, str], signature: Signature, axes: Mapping[str, tuple[str, ...]], given: str) -> list[str]:
-    known = (*program.inputs.values(), *program.output_axes)
-    sizes = dict.fromkeys(a for own in known for a in own if a not in program.copies)
-    scalars = {"i8": "np.int64", "b1": "np.bool_"}
-    arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
-    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"np.int64(sizes[{a!r}])" for a in sizes), "np.int64(items)", "np.int64(parts)", "np.int64(piece)"]
+def _given(program: TileProgram, names: Mapping[str, str]) -> str:
+    return ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
+
+
+def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signature) -> list[str]:
+    """The lines of `plan` for kernels in which warps share a row."""
     length = f"sizes[{program.axis!r}]"
     split = ([f"    parts = max(1, min({PARTS}, {BLOCKS} // items, {length} // {SPLIT // 8})) if {length} >= {SPLIT} else 1",
               f"    piece = -(-{length} // parts // 32) * 32 if parts > 1 else {length}",
               "    launches = [((8, 'part'), items * parts, 256), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]"]
              if not program.maps else [f"    parts, piece, launches = 1, {length}, [((warps, 'whole'), blocks, threads)]"])
-    return [f"def plan({given}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, how many parts there are, and the shapes of the outputs."""',
-            f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})",
-            f"    items = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}",
-            f"    warps = next((w for w in {WARPS[bool(program.maps)]} if sizes[{program.axis!r}] <= 32 * w * TILE), 8)",
-            "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
-            *split, "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
+    chosen = [f"    items = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}",
+              f"    warps = next((w for w in {WARPS[bool(program.maps)]} if sizes[{program.axis!r}] <= 32 * w * TILE), 8)",
+              "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)", *split]
+    return plan(program, names, signature, chosen, (), ("items", "parts", "piece"))
+
+
+def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
+    """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
+    but `fixed` ones, which are `whole` numbers, and counts."""
+    sizes = dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own if a not in program.copies and a not in fixed)
+    scalars, axes = {"i8": "np.int64", "b1": "np.bool_"}, {names[name]: own for name, own in program.inputs.items()}
+    arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
+    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"{whole}(sizes[{a!r}])" for a in sizes), *(f"np.int64({each})" for each in counts)]
+    return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, how many parts there are, and the shapes of the outputs."""',
+            f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})", *chosen, "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
             "    return launches, arguments, items * parts, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -97,23 +97,23 @@ def _inner_sums(term: Expr, axis: str) -> Iterator[Expr]:
 
 def _scores(term: Expr, axis: str, rows: tuple[str, ...]) -> Contraction | None:
     """Σ_k left[…, block, k] · right[…, l, k] of two inputs as a matrix product."""
-    factors = _factors(term.body)
-    if term.monoid != "sum" or term.mask is not None or len(factors) != 2 or not rows:
+    found = factors(term.body)
+    if term.monoid != "sum" or term.mask is not None or len(found) != 2 or not rows:
         return None
-    left, right = sorted(factors, key=lambda factor: axis in factor.axes)
+    left, right = sorted(found, key=lambda factor: axis in factor.axes)
     block, k = rows[-1], term.axis
     fits = (left.op == right.op == "input" and axis not in left.axes and block in left.axes and block not in right.axes
             and set(left.axes) <= {*rows, k} and set(right.axes) <= {*rows, axis, k} and k in left.axes and k in right.axes)
     return Contraction(left, right, k) if fits else None
 
 
-def _factors(term: Expr) -> list[Expr]:
+def factors(term: Expr) -> list[Expr]:
     """The factors of a product; a / b has the factors of a and 1 / b."""
     if term.op == "multiply":
-        return _factors(term.args[0]) + _factors(term.args[1])
+        return factors(term.args[0]) + factors(term.args[1])
     if term.op == "divide":
-        return [*_factors(term.args[0]), call("reciprocal", term.args[1])]
-    return [*_factors(term.args[0]), const(-1)] if term.op == "negative" else [term]
+        return [*factors(term.args[0]), call("reciprocal", term.args[1])]
+    return [*factors(term.args[0]), const(-1)] if term.op == "negative" else [term]
 
 
 def _update(form: FusedForm, component: Component, named: dict[Expr, Expr], rows: tuple[str, ...]) -> Update:
@@ -128,9 +128,9 @@ def _columns(update: Update, axis: str, rows: tuple[str, ...]) -> Contraction | 
     columns = {a for a in update.axes if a not in rows}
     if update.monoid != "sum" or not columns or update.mask is not None and columns & set(update.mask.axes):
         return None
-    factors = _factors(update.lift)
-    right = [factor for factor in factors if columns & set(factor.axes)]
-    left = [factor for factor in factors if not columns & set(factor.axes)]
+    found = factors(update.lift)
+    right = [factor for factor in found if columns & set(factor.axes)]
+    left = [factor for factor in found if not columns & set(factor.axes)]
     if len(right) != 1 or right[0].op != "input" or not left or axis not in right[0].axes:
         return None
     own = set(right[0].axes)

@@ -91,7 +91,7 @@ class _Printer(StagePrinter):
         lines = ["rest = item"]
         if self.program.block:
             m = rows.pop()
-            lines += [f"blocks = (n_{m} + block - 1) // block", "i0 = rest % blocks * block", f"nb = min(block, n_{m} - i0)", "rest //= blocks"]
+            lines += [f"blocks = (n_{m} + block - 1) // block", "i0 = rest % blocks * block", f"nb = block if i0 + block < n_{m} else n_{m} - i0", "rest //= blocks"]
         for axis in reversed(rows):
             lines += [f"i_{axis} = rest % n_{axis}", f"rest //= n_{axis}"]
         return [*lines, "b = rest", *self._empty()]
@@ -105,7 +105,7 @@ class _Printer(StagePrinter):
         self.fetched = self._streams()
         for place in range(1, len(self.program.stages)):
             stages += self.stage(place)
-        return ["n = min(tile, end - t0)", "seen = t0 + n - begin", *self._passed_over(), *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
+        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *self._passed_over(), *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
 
     def _streams(self) -> list[str]:
         """Inputs that are worth fetching while others are computed with: what is read anew for each row.
@@ -177,7 +177,7 @@ class _Printer(StagePrinter):
         for variable in (*self.storage.held.values(), *self.storage.old.values()):
             if variable.is_array:
                 shape = ", ".join([*(["block"] if variable.block else []), *map(self.size, variable.columns)])
-                lines.append(f"{variable.name} = np.empty(({shape},), {variable.type})")
+                lines.append(f"{variable.name} = empty(({shape},), {variable.type})")
         return lines + self.buffers
 
     # producers
@@ -185,9 +185,9 @@ class _Printer(StagePrinter):
     def _buffer(self, name: str, rows: bool, columns: Iterable[str], type_: str) -> None:
         """A buffer for a tile, of which the part in use is one piece of memory."""
         inner = "".join(f" * {self.size(axis)}" for axis in columns)
-        self.buffers.append(f"{name}_all = np.empty({'block * ' if rows else ''}tile{inner}, {type_})")
+        self.buffers.append(f"{name}_all = empty(({'block * ' if rows else ''}tile{inner},), {type_})")
         shape = ", ".join([*(["nb"] if rows else []), "n", *map(self.size, columns)])
-        self.reshaped.append(f"{name} = {name}_all[:{'nb * ' if rows else ''}n{inner}].reshape(({shape},))")
+        self.reshaped.append(f"{name} = shaped({name}_all, ({shape},))")
 
     def _produce(self, producer: Producer) -> list[str]:
         rows = self.program.block != "" and self.program.block in producer.axes
@@ -236,7 +236,7 @@ class _Printer(StagePrinter):
         maps = self.rows([self._map(place) for place in self.program.maps])
         if maps:
             ahead = [line for name in self._streams() for line in self.ahead(name, f"n_{axis}", "n")]
-            lines += [f"for t0 in range(0, n_{axis}, tile):", *indented([f"n = min(tile, n_{axis} - t0)", *self._tiles(), *ahead, *maps])]
+            lines += [f"for t0 in range(0, n_{axis}, tile):", *indented([f"n = tile if t0 + tile < n_{axis} else n_{axis} - t0", *self._tiles(), *ahead, *maps])]
         return lines
 
     def _needs(self, expr: Expr) -> list[str]:

@@ -5,13 +5,17 @@ In: a tile program and the dtypes of its arrays.  Out: a module that needs NumPy
 from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
+from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.rows_cuda import RowPrinter
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.lower.tiles_cuda import print_tiles
 
 
 def print_cuda(program: TileProgram, signature: Signature, dtype: str) -> CudaSource:
     """The kernel of a program for real numbers of a dtype.  Raises LoweringError where there is none yet."""
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
+    if has_products(program):
+        return print_tiles(program, signature, dtype)
     return RowPrinter(program, signature, dtype).source()

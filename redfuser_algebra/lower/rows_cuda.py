@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
 from redfuser_algebra.lower.device_functions import RowFunctions
-from redfuser_algebra.lower.host_cuda import host
+from redfuser_algebra.lower.host_cuda import host, rows_plan
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -52,7 +52,7 @@ class RowPrinter:
         self.final = self.functions.finish(self.outputs)
         for place in self.program.maps:
             self.functions.map(place, self.outputs[place])
-        pieces = [self._load(), *([self._store()] if self._real_maps() else []), self._kernel(), host(self.program, self.names, self.signature, self.dtype, self.outputs, [t for _, t in self._held()])]
+        pieces = [self._load(), *([self._store()] if self._real_maps() else []), self._kernel(), self._host()]
         text = "\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)])
         used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in text)
         vector = 16 // BYTES[self.dtype]
@@ -63,6 +63,10 @@ class RowPrinter:
 
     def _real_maps(self) -> list[int]:
         return [place for place in self.program.maps if self.outputs[place] in ("f4", "f8")]
+
+    def _host(self) -> list[str]:
+        return host(self.program, self.names, self.signature, self.dtype, self.outputs, [t for _, t in self._held()],
+                    rows_plan(self.program, self.names, self.signature))
 
     # a thread's tile
 

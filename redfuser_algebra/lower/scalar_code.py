@@ -72,7 +72,7 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped:
 
     Exponentials in a loop are those that become vectors; elsewhere the C library's compile faster.
     """
-    name = TOTAL_TWINS.get(term.op, term.op) if partial or _is_finite_shift(term) else term.op
+    name = TOTAL_TWINS.get(term.op, term.op) if partial or is_finite_shift(term) else term.op
     if name == "cast":
         return Code(_cast(term.attrs[0], args[0].to("f8").text), "f8", atom=False).to(type_)
     if name == "power" and type_ != "b1":
@@ -90,7 +90,7 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped:
     return Code(template.format(*(operand.text for operand in operands), **numbers), type_, atom=False)
 
 
-def _is_finite_shift(term: Expr) -> bool:
+def is_finite_shift(term: Expr) -> bool:
     """A shift to an anchor is a plain difference: an anchor is finite, and equal numbers differ by 0."""
     return term.op == "shift" and term.args[1].op == "anchor"
 

@@ -15,14 +15,14 @@ from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
 from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
 
 
 PIECE, LINE = 512, 64
 """Elements of a tile to fold between two looks ahead, and bytes that memory gives at a time."""
 
-LANES = 64
-"""Over so many lanes the elements of a tile are spread to find the k largest; the arithmetic knows this number, too."""
+SCANNED = 64
+"""Elements among which the largest is found before one is put among the k largest."""
 
 
 class StagePrinter(FormulaPrinter):
@@ -47,28 +47,12 @@ class StagePrinter(FormulaPrinter):
     def stage(self, place: int) -> list[str]:
         """One stage: first what has no place per row of the block, then the rows."""
         stage, block = self.program.stages[place], self.program.block
-        values = self._values_at(place)
+        values = self.storage.moving_values(place)
         shared = [u for u in stage if not block or block not in u.axes]
         own = [u for u in stage if block and block in u.axes]
         lines = self._values(f"value_{place}", [v for v in values if not self.held(v.name).block])
         lines += self.rows(self._values(f"value_{place}_rows", [v for v in values if self.held(v.name).block]))
         return lines + self._part(shared, f"{place}", rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", rows=True)
-
-    def _values_at(self, place: int) -> list[Value]:
-        """The moving values that become known with the stages before, and were not known earlier."""
-        ready = lambda stop: self._known({u.name for stage in self.program.stages[:stop] for u in stage})
-        before, now = ready(place - 1) if place else [], ready(place)
-        return [value for value in now if value not in before and value.name in self.storage.moving] if place else []
-
-    def _known(self, known: set[str]) -> list[Value]:
-        found, left = [], list(self.storage.values)
-        while True:
-            fresh = [v for v in left if {stem(n) for n in symbol_names(v.value)} <= known]
-            if not fresh:
-                return found
-            found += fresh
-            known = known | {v.name for v in fresh}
-            left = [v for v in left if v not in fresh]
 
     def _values(self, name: str, values: list[Value]) -> list[str]:
         return self.assigned(name, [Step(v.name, self.held(v.name), v.value) for v in values], self.held, "seen")
@@ -77,7 +61,7 @@ class StagePrinter(FormulaPrinter):
         """The updates of a stage that have the block axis, or those that have not."""
         steps = [Step(u.name, self.held(u.name), u.rebase) for u in updates if not u.fixed]
         moves = self.assigned(f"rebase_{label}", steps, self._before, "seen")
-        counts = [u for u in updates if _is_count(u)]
+        counts = [u for u in updates if u.counts]
         multiplied = [u for u in updates if u.name in self.storage.products]
         lines = ["if t0 > begin:", *indented(moves)] if moves else []
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
@@ -110,7 +94,7 @@ class StagePrinter(FormulaPrinter):
         lines = fold()
         self.in_pieces = False
         wishes = [line for name in fetched for line in self.ahead(name, "(n + at)", "piece")]
-        return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = min({PIECE}, n - at)", *wishes, *lines])]
+        return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = {PIECE} if at + {PIECE} < n else n - at", *wishes, *lines])]
 
     def ahead(self, name: str, distance: str, count: str) -> list[str]:
         """So many elements of an input that lie so far behind a tile are fetched."""
@@ -194,42 +178,25 @@ class StagePrinter(FormulaPrinter):
         return types, joins
 
     def _is_scanned(self, update: Update) -> bool:
-        """Whether an update looks for the k largest elements of a tile; with columns each has its own."""
-        return MONOIDS[update.monoid].counted and not self._columns(update)
+        """Whether an update looks for the k largest of real numbers, one per element."""
+        return MONOIDS[update.monoid].counted and update.mask is None and not self._columns(update) and self.storage.kind(update.lift) == "f"
 
     def _scan(self, name: str, update: Update) -> str:
-        """The k largest: elements are spread over lanes, and only lanes whose largest gets in are looked at one by one."""
-        axis, last = self.program.axis, LANES - 1
-        function = self.function(name, self.held, [e for e in (update.lift, update.mask) if e is not None], (axis,), choosing=True)
+        """The k largest: a few elements at a time are looked at one by one only if the largest of them gets in."""
+        axis = self.program.axis
+        function = self.function(name, self.held, [update.lift], (axis,), choosing=True)
         best, at = (function.argument(v.name, v.at_row()) for v in map(self.held, self._places(update)))
-        index = function.index(axis)
-        function.places[axis] = f"np.uint64({index})"
         function.open(axis)
-        mask = None if update.mask is None else function.code(update.mask).to("b1").text
-        lift, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
-        each, type_ = function.nest.pop().lines, "f4" if lift.type == "f4" else "f8"
-        w, none, value = type_[1], constant(-math.inf, type_).text, lift.to(type_).text
-        start, n = function.argument("start", "t0"), function.argument("n", "n")
-        lanes, keys = self._per_lane(function, f"lanes{w}", type_), self._per_lane(function, "keys", "i8")
-        lines = [f"for lane in range({LANES}):", f"    {lanes}[lane] = {none}",
-                 f"for i0 in range(0, {n}, {LANES}):", f"    for lane in range(min({LANES}, {n} - i0)):",
-                 *indented(indented([f"{index} = i0 + lane", *each,
-                                     f"{lanes}[lane] = larger({lanes}[lane], {value if mask is None else f'({value} if {mask} else {none})'})"])),
-                 f"for lane in range({LANES}):", f"    {keys}[lane] = ordered{w}({lanes}[lane], lane)",
-                 f"rank = highest({keys}, i8(2**63 - 1))", f"bound = least({best}, {at}, {lanes}, {keys}, {n})",
-                 f"while rank > beaten{w}({best}, {at}, {start}):",
-                 *indented([f"for {index} in range({last} - (rank & {last}), {n}, {LANES}):",
-                            *indented([*each, f"value = {lift.to('f8').text}", f"if {'' if mask is None else f'{mask} and '}not value < bound:",
-                                       f"    insert({best}, {at}, value, {position})"]),
-                            f"rank = highest({keys}, rank)"])]
-        function.nest[-1].lines += lines
+        value, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
+        each = [f"{function.index(axis)} = i0 + i", *function.nest.pop().lines]
+        count = function.argument("n", "n")
+        for line in [f"for i0 in range(0, {count}, {SCANNED}):", *indented([
+                f"nb = {SCANNED} if i0 + {SCANNED} < {count} else {count} - i0", f"r0 = {constant(-math.inf, value.type).text}",
+                "for i in range(nb):", *indented([*each, f"r0 = larger(r0, {value.text})"]),
+                f"if {at}[-1] < 0 or not r0 <= {best}[-1]:", "    for i in range(nb):",
+                *indented(indented([*each, f"insert({best}, {at}, {value.to('f8').text}, {position})"]))])]:
+            function.line(line)
         return self.printed(function)
-
-    def _per_lane(self, function: Function, name: str, type_: str) -> str:
-        """A buffer with a number per lane, which all updates share."""
-        line = f"{name} = np.empty({LANES}, {type_})"
-        self.buffers += [] if line in self.buffers else [line]
-        return function.argument(name, name)
 
     def _places(self, update: Update) -> tuple[str, str]:
         """What the k largest values and their positions are held under."""
@@ -264,11 +231,11 @@ class StagePrinter(FormulaPrinter):
         for name, type_ in ((left, self.signature.real), (taken, "b1")):
             if name:
                 inner = "block * tile" if rows else "tile"
-                self.buffers.append(f"{name}_all = np.empty({inner}, {type_})")
+                self.buffers.append(f"{name}_all = empty(({inner},), {type_})")
                 count = "nb" if rows else "1"
-                self.reshaped.append(f"{name} = {name}_all[:{count} * n].reshape(({count}, n))")
+                self.reshaped.append(f"{name} = shaped({name}_all, ({count}, n))")
         columns = " * ".join(map(self.size, self.program.columns(update.axes)))
-        self.buffers.append(f"R{number}_all = np.empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
+        self.buffers.append(f"R{number}_all = empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
         return left, taken
 
     def _write_left(self, function: Function, update: Update, left: str, taken: str) -> None:
@@ -288,10 +255,10 @@ class StagePrinter(FormulaPrinter):
         held, result = self.held(update.name), f"R{left[1:]}_all[:{'nb' if rows else '1'}]"
         columns = " * ".join(map(self.size, held.columns))
         right = self.storage.tile_of(update.contraction.right.name)
-        right = right if len(held.columns) == 1 else f"{right}.reshape((n, {columns}))"
+        right = right if len(held.columns) == 1 else f"shaped({right}, (n, {columns}))"
         call_ = f"product({left}, {taken}, {right}, {result})" if taken else f"np.dot({left}, {right}, {result})"
-        into = f"{held.name}[:nb]" if rows else f"{held.name}.reshape((1, {columns}))"
-        into = into if not rows or len(held.columns) == 1 else f"{into}.reshape((nb, {columns}))"
+        into = f"{held.name}[:nb]" if rows else f"shaped({held.name}, (1, {columns}))"
+        into = into if not rows or len(held.columns) == 1 else f"shaped({held.name}, (nb, {columns}))"
         return [call_, f"add({into}, {result})"]
 
 
@@ -308,8 +275,3 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
 def indented(lines: Iterable[str]) -> list[str]:
     """Lines one level further in."""
     return [f"    {line}" for line in lines]
-
-
-def _is_count(update: Update) -> bool:
-    """Whether a component counts elements, so that a tile adds its length."""
-    return update.monoid == "sum" and update.lift.op == "const" and update.mask is None and isinstance(update.lift.value, int)

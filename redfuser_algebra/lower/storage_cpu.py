@@ -13,12 +13,11 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
 from redfuser_algebra.lower.precision import Precision
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, stem, symbol_names
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
 _OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
                    r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|lane|lanes[48]|keys|rank|bound|value|highest|least|ordered[48]|beaten[48]|precedes|NO_LANE"
-                   r"|wide_vectors|ahead|touch|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|piece|apart|minus|fit|middle|sound|c\d+")
+                   r"|wide_vectors|ahead|touch|bits|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|piece|apart|minus|fit|middle|sound|c\d+")
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,29 @@ class Storage:
             done += ready
             left = [v for v in left if v not in ready]
         return done
+
+    def known(self, names: set[str]) -> list[Value]:
+        """The values that can be computed from what has the names, in an order in which they can."""
+        found: list[Value] = []
+        while True:
+            fresh = [v for v in self.values if v not in found and {stem(n) for n in symbol_names(v.value)} <= names]
+            if not fresh:
+                return found
+            found += fresh
+            names = names | {v.name for v in fresh}
+
+    def moving_values(self, place: int) -> list[Value]:
+        """The values that pivots are made of and that become known just before a stage."""
+        before, ready = (self.known({u.name for stage in self.program.stages[:stop] for u in stage}) for stop in (max(place - 1, 0), place))
+        return [value for value in ready if value not in before and value.name in self.moving] if place else []
+
+    def old_values(self) -> list[Value]:
+        """The values that rebases read as they were, in an order in which they can be computed."""
+        needed = {name for name in self.old if name in {v.name for v in self.values}}
+        ordered = self.known({update.name for update in self.program.updates})
+        for value in reversed(ordered):
+            needed |= {stem(n) for n in symbol_names(value.value)} if value.name in needed else set()
+        return [value for value in ordered if value.name in needed]
 
     def _snapshots(self) -> list[str]:
         """What is needed as it was before the tile."""

@@ -74,6 +74,11 @@ class Update:
         return self.lift if self.monoid == "any" and self.mask is None else self.mask
 
     @property
+    def counts(self) -> bool:
+        """Whether it counts elements."""
+        return self.monoid == "sum" and self.lift.op == "const" and self.mask is None and isinstance(self.lift.value, int)
+
+    @property
     def fixed(self) -> bool:
         """Whether new pivots leave the component as it is."""
         return self.rebase is self.symbol
@@ -134,6 +139,11 @@ class TileProgram:
     def maps(self) -> tuple[int, ...]:
         """Which outputs keep the reduced axis."""
         return tuple(place for place, axes in enumerate(self.output_axes) if self.axis in axes)
+
+    def stored(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Axes in the order in which kernels have them: rows, the reduced axis, columns."""
+        front = tuple(axis for axis in (*self.rows, self.axis) if axis in axes)
+        return (*front, *(axis for axis in axes if axis not in front))
 
     def columns(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """The axes among `axes` that are looped over inside a row: neither rows nor the reduced axis."""

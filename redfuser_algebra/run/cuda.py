@@ -93,7 +93,7 @@ class CudaKernel:
         results = []
         for output, axes in zip(outputs, self.program.output_axes, strict=True):
             value = from_bfloat16(output) if self.dtype == "bfloat16" and output.dtype == np.uint16 else output
-            written = [axis for axis in (*self.program.rows, self.program.axis) if axis in axes]
+            written = self.program.stored(axes)
             leading = value.ndim - len(axes)
             results.append(value.transpose(*range(leading), *(leading + written.index(axis) for axis in axes)))
         return results

@@ -178,7 +178,7 @@ class Plan:
         axes, wanted, own = self.operator.inputs[name], self.program.inputs[name], self.leading[name]
         which = np.arange(math.prod(own)).reshape((1,) * (len(self.batch) - len(own)) + own)
         return _Input((*range(len(own)), *(len(own) + axes.index(axis) for axis in wanted)), (which.size, *self._lengths(wanted)),
-                      DTYPES[self.compiled.signature.arrays[name]], np.ascontiguousarray(np.broadcast_to(which, self.batch)).reshape(-1))
+                      DTYPES[self.compiled.signature.arrays[name]], np.broadcast_to(which, self.batch).flatten())
 
     @cached_property
     def _scalars(self) -> dict[str, type]:

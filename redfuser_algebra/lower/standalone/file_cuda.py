@@ -57,7 +57,7 @@ def _main(export: CudaExport) -> str:
     scalars = {name: 1.0 if value is None else value for name, value in operator.params.items()}
     given = [*operator.inputs, *operator.params]
     moved = [f"turned({name}, {operator.inputs[name]!r}, {own!r})" if own != operator.inputs[name] else name for name, own in export.program.inputs.items()]
-    written = [tuple(a for a in (*export.program.rows, axis) if a in own) for own in export.program.output_axes]
+    written = [export.program.stored(own) for own in export.program.output_axes]
     back = [f"turned(outputs[{n}], {own!r}, {axes!r})" for n, (own, axes) in enumerate(zip(written, export.program.output_axes, strict=True))]
     kinds = {name: export.draws[name] for name in operator.inputs}
     return "\n".join([

@@ -1,0 +1,393 @@
+"""Formulas of a tile program over what a lane holds of a tile: two rows, and two columns in every eight.
+
+In: a tile program, and what its formulas read.  Out: the loops of the device functions `fold`, which takes a tile into the
+state of the rows, and `finish`, which ends it.  Statistics of rows are numbers in registers that four lanes share.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
+from redfuser_algebra.lower.device_functions import in_dialect, moved
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.operands_cuda import Operand, Products, Weighted
+from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
+from redfuser_algebra.lower.storage_cpu import Signature, Storage
+from redfuser_algebra.lower.tile import PRIME, Update, stem, symbol_names
+
+LOG2E = 1.4426950408889634
+OLD, SEEN = "_old", "seen"
+_OURS = re.compile(r"\w+_(old|it|at|width|y|[0-9]+)|[nsipxov]_.+|(at|first|held|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|whole|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
+                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|pack|mma|address|range|min|max|abs|True|False|None")
+
+
+class TileStorage(Storage):
+    """Names that do not meet those of the kernel around them."""
+
+    def fresh(self, name: str) -> str:
+        """A variable's name, other than those in use."""
+        return super().fresh(f"v{name}" if _OURS.fullmatch(name) else name)
+
+
+class FragmentCode(Function):
+    """A device function that goes over the fragments of a warp; `wholes` are the variables of the rows' state.
+
+    Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.
+    """
+
+    def __init__(self, name: str, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+        self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
+        super().__init__(name, self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}, "f4", {}, inverts=True)
+        self.produced = {s.name for s in parts.scores}
+        self.columned = {w.update.name for w in parts.weighted}
+        self.elements = {o.name for o in parts.elements}
+
+    def type_of(self, name: str) -> str:
+        """The type of a component or value in registers."""
+        return {"f8": "f4"}.get(self.storage.held[name].type, self.storage.held[name].type)
+
+    # what formulas read
+
+    def _leaf(self, term: Expr) -> Leaf:
+        if term.op == "param":
+            name = self.storage.names[term.name]
+            return Leaf(name, (), self.signature.params[term.name], name)
+        if term.op == "input":
+            return Leaf(self.storage.names[term.name], term.axes, self.signature.arrays[term.name], "")
+        name = term.name.removesuffix(PRIME).removesuffix(OLD)
+        if name == SEEN:
+            return Leaf(term.name, (), "i8", term.name)
+        type_ = "f4" if name in self.produced else self.type_of(name)
+        return Leaf(term.name if name in self.produced else term.name.replace(name, self.storage.held[name].name), term.axes, type_, "")
+
+    def _read(self, term: Expr) -> Code:
+        leaf = self._leaf(term)
+        if term.op == "param":
+            return Code(self.argument(leaf.variable, leaf.variable), leaf.type)
+        if term.op == "symbol":
+            return self._symbol(term, leaf)
+        if term.name in self.elements:
+            return Code(f"{self._given(f'x_{term.name}')}[r, {self.index(self.program.axis)}]", "f4")
+        return self._loaded(term, leaf)
+
+    def _symbol(self, term: Expr, leaf: Leaf) -> Code:
+        if term.name in self.produced:
+            return Code(f"{self._given(leaf.variable)}[r, {self.index(self.program.axis)}]", "f4")
+        if term.name.removesuffix(OLD) in self.columned:
+            axis, = self.program.columns(term.axes)
+            return Code(f"{self._given('o_' + leaf.variable.removesuffix(OLD))}[r, {self.index(axis)}]", "f4")
+        return Code(self._given(leaf.variable) if term.name in (SEEN, SEEN + OLD) else leaf.variable, leaf.type)
+
+    def _given(self, name: str) -> str:
+        return self.argument(name, name)
+
+    def _loaded(self, term: Expr, leaf: Leaf) -> Code:
+        """A number from global memory: of the row, of the column, or of both."""
+        name, place, inside = term.name, "", []
+        for axis in self.program.inputs[name]:
+            if axis in self.program.rows and axis != self.program.block:
+                continue
+            at = self.position(axis).text
+            place = f"({place}) * {self._given(f'n_{axis}')} + {at}" if place else at
+            inside.append(f"({at} < {self._given(f'n_{axis}')})")
+        there = " & ".join(inside) or "True"
+        if leaf.type in ("f4", "f8"):
+            return Code(f"load_one({self._given(f'p_{name}')} + ({place or 0}) * SIZE, sel({there}, i4(1), i4(0)))", "f4")
+        return Code(f"{self._given(leaf.variable)}[{self._given(f'o_{name}')} + sel({there}, i8({place or 0}), i8(0))]", leaf.type)
+
+    def position(self, axis: str) -> Code:
+        """A place along an axis, counted from its beginning."""
+        if axis in [loop.axis for loop in self.nest]:
+            return Code(f"at_{axis}", "i8")
+        return Code(self._given(f"at_{axis}"), "i8")
+
+    def _position(self, axis: str) -> Code:
+        return self.position(axis)
+
+    def open(self, axis: str) -> None:
+        """Open a loop."""
+        super().open(axis)
+        self.taken: dict[Expr | None, str] = {}
+
+    def index(self, axis: str) -> str:
+        """The variable of a loop."""
+        return "r" if axis == self.program.block else f"i_{axis}"
+
+    def close(self) -> None:
+        """Close the innermost loop; where its position is read, it is computed."""
+        loop = self.nest.pop()
+        place, i = f"at_{loop.axis}", self.index(loop.axis)
+        if loop.axis == self.program.block:
+            head, step = "for r in range(2):", "8 * r"
+        else:
+            many = "COLUMNS" if loop.axis == self.program.axis else f"SPAN_{loop.axis} // 4"
+            head, step = f"for {i} in range({many}):", f"{i} // 2 * 8 + {i} % 2"
+        self.line(head)
+        if any(re.search(rf"\b{place}\b", line) for line in loop.lines):
+            self.nest[-1].lines.append(f"    {place} = i4({self._given(f'first_{loop.axis}')} + {step})")
+        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+
+    # how they are written
+
+    def line(self, text: str) -> None:
+        """A statement, in the dialect of CUDA kernels."""
+        super().line(in_dialect(text))
+
+    def _depth(self, term: Expr) -> int:
+        """What a row's state enters into is computed for each row, be the component without rows."""
+        return max(super()._depth(term), 1 if len(self.nest) > 1 and symbol_names(term) else 0)
+
+    def _type(self, term: Expr, depth: int) -> str:
+        return {"i": "i8", "b": "b1"}.get(self.types[term], "f4")
+
+    def _divides_by_invariant(self, term: Expr, depth: int) -> bool:
+        return term.op == "divide" and self.types[term] == "f" and term.args[0].op != "const" and bool(set(term.axes) - set(term.args[1].axes))
+
+    def _computed(self, term: Expr, depth: int) -> Code:
+        if term.op == "const":
+            return constant(term.value, self._type(term, depth))
+        if term.op == "exp" and self.fast:
+            if is_finite_shift(term.args[0]) and set(term.axes) - set(term.args[0].args[1].axes):
+                value, pivot = term.args[0].args
+                base = self._named_outside(f"{self.code(pivot).to('f4').text} * f4({LOG2E})", pivot)
+                return self._named(Code(f"two_to_the({self.code(value).to('f4').text} * f4({LOG2E}) - {base})", "f4"))
+            return self._named(Code(f"two_to_the({self.code(term.args[0]).to('f4').text} * f4({LOG2E}))", "f4"))
+        if term.op == "scale" and set(term.axes) - set(term.args[0].axes):
+            factor, held = (self.code(arg).to("f4").text for arg in term.args)
+            known = self._named_outside(f"bounded({factor})", term.args[0])
+            return self._named(Code(f"{known} * {held}", "f4"))
+        return super()._computed(term, depth)
+
+    def _named_outside(self, text: str, term: Expr) -> str:
+        """A name for code over a term, given in the loop where the term is computed."""
+        outer, self.nest = self.nest, self.nest[: self._depth(term) + 1]
+        name = self._named(Code(text, "f4")).text
+        self.nest = outer
+        return name
+
+    def _named(self, code: Code) -> Code:
+        found = re.fullmatch(r"(.+?) if (.+) else (.+)", code.text)
+        return super()._named(Code(f"sel({found[2]}, {found[1]}, {found[3]})", code.type) if found else code)
+
+    def text(self, loop: bool = False) -> str:
+        """The definition."""
+        return "\n".join(["@cuda.jit(device=True, forceinline=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in self.nest[0].lines or ["pass"])])
+
+
+class Folding:
+    """Prints `fold` and `finish` for the parts of a program."""
+
+    def __init__(self, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+        self.parts, self.signature, self.storage, self.fast = parts, signature, storage, fast
+        self.program = parts.program
+
+    def _function(self, name: str) -> FragmentCode:
+        return FragmentCode(name, self.parts, self.signature, self.storage, self.fast)
+
+    def held(self, name: str) -> str:
+        """The variable of a component or value."""
+        return self.storage.held[name].name
+
+    def _aged(self, expr: Expr) -> Expr:
+        """A rule over old and, primed, new values, with the names that `fold` has for them."""
+        own = {t: symbol(t.name.removesuffix(PRIME) if t.name.endswith(PRIME) else t.name + OLD, t.axes) for t in subterms(expr) if t.op == "symbol"}
+        return substitute(self._counted(expr, SEEN + OLD), own)
+
+    def _counted(self, expr: Expr, seen: str) -> Expr:
+        """A formula in which the length is the number of elements seen."""
+        return substitute(expr, {t: symbol(seen) for t in subterms(expr) if t.op == "size" and t.axis == self.program.axis})
+
+    def fold(self) -> FragmentCode:
+        """The state of the block's rows after a tile, and the weights of its elements; `whole` says that all take part."""
+        f = self._function("fold")
+        f.argument("whole", "whole")
+        f.open(self.program.block)
+        for update in self.parts.numbers:
+            name = self.held(update.name)
+            f.line(f"{name}_old = {f.argument(f'held_{name}', f'held_{name}')}[r]")
+        for value in self.storage.old_values():
+            f.line(f"{self.held(value.name)}_old = {self._as(f, self._aged(value.value), value.name)}")
+        for place, stage in enumerate(self.program.stages):
+            for value in self.storage.moving_values(place):
+                f.line(f"{self.held(value.name)} = {self._as(f, self._counted(value.value, SEEN), value.name)}")
+            self._stage(f, stage)
+        self._move_columns(f)
+        for update in self.parts.numbers:
+            f.line(f"held_{self.held(update.name)}[r] = {self.held(update.name)}")
+        f.close()
+        return f
+
+    def _as(self, f: FragmentCode, expr: Expr, name: str) -> str:
+        return f.code(expr).to(f.type_of(name)).text
+
+    def _stage(self, f: FragmentCode, stage: Iterable[Update]) -> None:
+        axis, joins = self.program.axis, []
+        numbers = [u for u in stage if u in self.parts.numbers]
+        weighted = [w for w in self.parts.weighted if w.update in stage]
+        folded = [u for u in numbers if not u.counts]
+        for update in numbers:
+            self._rebase(f, update)
+        for update in folded:
+            name, type_ = self.held(update.name), f.type_of(update.name)
+            f.line(f"{name}_it = {Accumulator('', update.monoid, type_).identity()}")
+            joins += [f"{name}_it = {joined(update.monoid, f'{name}_it', moved(f'{name}_it', type_, by), type_)}" for by in (1, 2)]
+            joins.append(f"{name} = {joined(update.monoid, name, f'{name}_it', type_)}")
+        if folded or weighted:
+            f.open(axis)
+            for update in folded:
+                self._add(f, update)
+            for each in weighted:
+                value = f.code(each.weights).to("f4").text
+                f.line(f"{f.argument(weights_of(each), '')}[r, {f.index(axis)}] = sel({self._taken(f, each.update)}, {value}, f4(0))")
+            f.close()
+        for line in joins:
+            f.line(line)
+
+    def _rebase(self, f: FragmentCode, update: Update) -> None:
+        name = self.held(update.name)
+        if update.fixed:
+            f.line(f"{name} = {name}_old")
+        elif update.rebase.op == "scale" and update.rebase.args[1] is update.symbol:
+            f.line(f"{name} = {self._as(f, self._aged(update.rebase), update.name)}")
+        else:
+            f.line(f"{name} = sel({f.argument('seen_old', 'seen_old')} > 0, {self._as(f, self._aged(update.rebase), update.name)}, {name}_old)")
+        if update.counts:
+            f.line(f"{name} += {int(update.lift.value)} * {f.argument('many', 'many')}")
+
+    def _taken(self, f: FragmentCode, update: Update) -> str:
+        """Whether an element takes part: it is inside, and the mask holds."""
+        if update.mask not in f.taken:
+            inside = f"({f.position(self.program.axis).text} < {f.argument(f'n_{self.program.axis}', '')})"
+            mask = "" if update.mask is None else f" & {f.code(update.mask).to('b1').text}"
+            f.taken[update.mask] = name = f"ok{len(f.taken) or ''}"
+            f.line(f"{name} = whole | {inside}{mask}")
+        return f.taken[update.mask]
+
+    def _add(self, f: FragmentCode, update: Update) -> None:
+        type_, name = f.type_of(update.name), f"{self.held(update.name)}_it"
+        value, nothing = f.code(update.lift).to(type_).text, Accumulator("", update.monoid, type_).identity()
+        f.line(f"{name} = {joined(update.monoid, name, f'sel({self._taken(f, update)}, {value}, {nothing})', type_)}")
+
+    def _move_columns(self, f: FragmentCode) -> None:
+        """Sums with columns go to the new pivots: factors once per row, then each number; all rules read old ones."""
+        for axis in self.parts.columns:
+            moving = [w for w in self.parts.weighted if w.columns == axis and not w.update.fixed]
+            if moving:
+                f.open(axis)
+                codes = [f.code(self._aged(w.update.rebase)).to("f4").text for w in moving]
+                for each, code in zip(moving, codes, strict=True):
+                    f.line(f"{sums_of(each, self.storage)}[r, {f.index(axis)}] = {code}")
+                f.close()
+
+    # the end of the rows
+
+    def finish(self) -> FragmentCode:
+        """The results of the block's rows: components at their pivots as they ended, values, outputs."""
+        f = self._function("finish")
+        f.open(self.program.block)
+        for update in self.parts.numbers:
+            name = self.held(update.name)
+            f.line(f"{name} = {f.argument(f'held_{name}', '')}[r]")
+        done: set[str] = set()
+        for update in self.program.updates:
+            end = self.program.ended(update)
+            if end is not None:
+                self._final_values(f, symbol_names(end), done)
+                self._end(f, update, end)
+        for place, output in enumerate(self.program.outputs):
+            output = self._with_columns(output)
+            self._final_values(f, symbol_names(output), done)
+            columns = self.program.columns(self.program.output_axes[place])
+            for axis in columns:
+                f.open(axis)
+            at = f"r, {f.index(columns[0])}" if columns else "r"
+            f.line(f"{f.argument(f'y_{place}', '')}[{at}] = {f.code(output).to(self.output_type(place)).text}")
+            for _ in columns:
+                f.close()
+        f.close()
+        return f
+
+    def output_type(self, place: int) -> str:
+        """The type of an output in registers."""
+        return {"i": "i8", "b": "b1"}.get(self.storage.kind(self.program.outputs[place]), "f4")
+
+    def _end(self, f: FragmentCode, update: Update, end: Expr) -> None:
+        f.partial = True
+        each = next((w for w in self.parts.weighted if w.update is update), None)
+        if each is not None:
+            f.open(each.columns)
+            f.line(f"{sums_of(each, self.storage)}[r, {f.index(each.columns)}] = {f.code(end).to('f4').text}")
+            f.close()
+        else:
+            f.line(f"{self.held(update.name)} = {self._as(f, end, update.name)}")
+        f.partial = False
+        f.forget(update.name)
+
+    def _with_columns(self, expr: Expr) -> Expr:
+        """An expression with the values that have columns written out."""
+        values = {v.name: v.value for v in self.program.values if self.program.columns(v.axes)}
+        while found := {t: values[t.name] for t in subterms(expr) if t.op == "symbol" and t.name in values}:
+            expr = substitute(expr, found)
+        return expr
+
+    def _final_values(self, f: FragmentCode, names: Iterable[str], done: set[str]) -> None:
+        for value in self.program.values:
+            if value.name in set(map(stem, names)) and value.name not in done and not self.program.columns(value.axes):
+                done.add(value.name)
+                self._final_values(f, symbol_names(value.value), done)
+                f.line(f"{self.held(value.name)} = {self._as(f, value.value, value.name)}")
+
+
+def weights_of(each: Weighted) -> str:
+    """The variable of a component's weights."""
+    return f"p_{each.update.name}"
+
+
+def sums_of(each: Weighted, storage: Storage) -> str:
+    """The variable of a component with columns."""
+    return f"o_{storage.held[each.update.name].name}"
+
+
+class OperandCode(FragmentCode):
+    """A device function that makes a tile in shared memory from inputs, chunk by chunk."""
+
+    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+        super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
+        self.operand, self.whole = operand, {}
+        for name in ("to", "t0", "thread"):
+            self.argument(name, name)
+        self.open(operand.rows)
+        self.open(operand.columns)
+        value = self.code(operand.value).to("f4").text
+        inside = f"there & ({self.position(operand.columns).text} < {self.argument(f'n_{operand.columns}', '')})"
+        self.line(f"y[e] = sel({inside}, {value}, f4(0))")
+        self.close()
+        self.close()
+
+    def _read(self, term: Expr) -> Code:
+        own = self.program.inputs.get(term.name, ()) if term.op == "input" else ()
+        if own[-2:] == (self.operand.rows, self.operand.columns) and self.storage.kind(term) == "f":
+            self.whole[f"v_{term.name}"] = self._given(f"p_{term.name}")
+            return Code(f"v_{term.name}[e]", "f4")
+        return super()._read(term)
+
+    def close(self) -> None:
+        """Close the loop over a chunk, or the loops over the tile."""
+        loop, rows, columns = self.nest.pop(), self.operand.rows, self.operand.columns
+        if loop.axis == columns:
+            self.nest[-1].lines += ["for e in range(CHUNK):", f"    at_{columns} = i4(first_{columns} + e)", *(f"    {line}" for line in loop.lines)]
+            return
+        begin = "t0" if rows == self.program.axis else self._given(f"begin_{rows}")
+        column = self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
+        name, size = self.operand.name, self._given(f"n_{columns}")
+        lines = [f"at_{rows}, first_{columns} = i4({begin} + row), i4({column} + chunk * CHUNK)",
+                 f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})"]
+        for variable, pointer in self.whole.items():
+            at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}) * SIZE"
+            lines += ["if vector:", f"    VALUES_OF_{variable} = load_vector({at}, sel(there, i4(1), i4(0)))", "else:", "    for e in range(CHUNK):",
+                      f"        {variable}[e] = load_one({at} + e * SIZE, sel(there & (first_{columns} + e < {size}), i4(1), i4(0)))"]
+        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name})), VALUES_OF_y)"]
+        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
+        self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
+                               "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]

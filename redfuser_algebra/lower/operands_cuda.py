@@ -1,0 +1,197 @@
+"""What the matrix products of a tile program are made of, so that tensor cores can take them.
+
+In: a tile program.  Out: Products, which names the tiles that lie in shared memory, the scores that are made of them, and
+the components that add weighted rows up.  Raises LoweringError for a program that has no such products, or more than that.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.expr import Expr, const, subterms
+from redfuser_algebra.lower.lowering import factors
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, symbol_names
+
+INSTEAD = 'run it with backend="cpu"'
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tile in shared memory: `value` at places of the axis `rows` and of the axis `columns`, which is contiguous."""
+
+    name: str
+    value: Expr
+    rows: str
+    columns: str
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A producer as left · rightᵀ: both have rows of the axis that is summed over."""
+
+    name: str
+    left: Operand
+    right: Operand
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A component with columns as weights · right: the weights are elements, made from fragments in registers."""
+
+    update: Update
+    weights: Expr
+    right: Operand
+
+    @property
+    def columns(self) -> str:
+        """The axis of its columns."""
+        return self.right.columns
+
+
+@dataclass(frozen=True)
+class Products:
+    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components."""
+
+    program: TileProgram
+    scores: tuple[Scores, ...]
+    weighted: tuple[Weighted, ...]
+    elements: tuple[Operand, ...]
+    numbers: tuple[Update, ...]
+
+    @property
+    def lefts(self) -> tuple[Operand, ...]:
+        """The tiles that stay while a block of rows is worked on."""
+        return _once(s.left for s in self.scores)
+
+    @property
+    def streamed(self) -> tuple[Operand, ...]:
+        """The tiles that come anew with every tile of the reduced axis."""
+        return _once((*(s.right for s in self.scores), *self.elements, *(w.right for w in self.weighted)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The axes of columns that components have."""
+        return tuple(dict.fromkeys(w.columns for w in self.weighted))
+
+    @property
+    def divided(self) -> str:
+        """The axis of columns that blocks may share out: one that nothing else depends on; "" if there is none."""
+        summed = [s.left.columns for s in self.scores]
+        return self.columns[0] if len(self.columns) == 1 and self.columns[0] not in summed else ""
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The axes whose lengths a kernel is made for: those that are summed over, and columns."""
+        return tuple(dict.fromkeys((*(s.left.columns for s in self.scores), *self.columns)))
+
+    def width(self, operand: Operand) -> str:
+        """Code for how many numbers of a row of an operand lie in shared memory."""
+        if operand in self.elements:
+            return "TILE"
+        return f"SPAN_{operand.columns}" if operand in [w.right for w in self.weighted] else f"n_{operand.columns}"
+
+    def height(self, operand: Operand) -> str:
+        """Code for how many rows of it."""
+        return "TILE" if operand.rows == self.program.axis else "ROWS"
+
+
+def has_products(program: TileProgram) -> bool:
+    """Whether a program multiplies matrices, so that its kernel works on blocks of rows."""
+    return program.block != "" and (any(program.columns(update.axes) for update in program.updates) or any(p.contraction for p in program.producers))
+
+
+def products(program: TileProgram, signature: Signature) -> Products:
+    """The parts of a program."""
+    return _Reading(program, signature).products()
+
+
+class _Reading:
+    """Operands found so far, by value and place."""
+
+    def __init__(self, program: TileProgram, signature: Signature) -> None:
+        self.program, self.signature = program, signature
+        self.operands: dict[tuple[Expr, str, str], Operand] = {}
+
+    def products(self) -> Products:
+        """All parts, each checked."""
+        program = self.program
+        scores = tuple(self._scores(producer) for producer in program.producers)
+        weighted = tuple(self._weighted(update) for update in program.updates if program.columns(update.axes))
+        numbers = tuple(update for update in program.updates if not program.columns(update.axes))
+        found = Products(program, scores, weighted, self._elements(weighted, numbers), numbers)
+        for complaint in self._complaints(found):
+            raise self._refused(complaint)
+        return found
+
+    def _refused(self, why: str) -> LoweringError:
+        return LoweringError(f"a CUDA kernel for {self.program.name}", why, INSTEAD)
+
+    def _operand(self, name: str, value: Expr, rows: str, columns: str) -> Operand:
+        names = {o.name for o in self.operands.values()}
+        name = value.name if value.op == "input" and value.name not in names else name
+        return self.operands.setdefault((value, rows, columns), Operand(name, value, rows, columns))
+
+    def _scores(self, producer: Producer) -> Scores:
+        """Σ_k of factors that no element has, times factors that no row of the block has."""
+        axis, block, value = self.program.axis, self.program.block, producer.value
+        if value.op != "reduce" or value.monoid != "sum" or value.mask is not None:
+            raise self._refused(f"{producer.name} = {value} is no sum of products")
+        right = [factor for factor in factors(value.body) if axis in factor.axes]
+        left = [factor for factor in factors(value.body) if axis not in factor.axes]
+        if block in {a for factor in right for a in factor.axes}:
+            raise self._refused(f"{producer.name} = {value} is no product of a matrix with rows and one with elements")
+        return Scores(producer.name, self._operand(f"left_{producer.name}", _product(left), block, value.axis),
+                      self._operand(f"right_{producer.name}", _product(right), axis, value.axis))
+
+    def _weighted(self, update: Update) -> Weighted:
+        """Σ over elements of factors without columns, the weights, times factors with columns that no row has."""
+        columns = self.program.columns(update.axes)
+        if update.monoid != "sum" or len(columns) != 1 or update.mask is not None and columns[0] in update.mask.axes:
+            raise self._refused(f"its component {update.name} is no sum of rows with one axis of columns")
+        own = [factor for factor in factors(update.lift) if columns[0] in factor.axes]
+        rest = [factor for factor in factors(update.lift) if columns[0] not in factor.axes]
+        right, weights = _product(own), _product(rest)
+        if self.program.axis not in right.axes or self.program.block in right.axes or symbol_names(right):
+            raise self._refused(f"its component {update.name} does not add up weights times rows of a matrix: {update.lift}")
+        return Weighted(update, weights, self._operand(f"right_{update.name}", right, self.program.axis, columns[0]))
+
+    def _elements(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> tuple[Operand, ...]:
+        """Real inputs with a number per row and element."""
+        program = self.program
+        exprs = [e for u in numbers for e in (u.lift, u.mask) if e is not None] + [w.weights for w in weighted]
+        exprs += [w.update.mask for w in weighted if w.update.mask is not None]
+        leaves = [t for t in subterms(*exprs) if t.op == "input" and {program.block, program.axis} <= set(t.axes)]
+        return tuple(self._operand(t.name, t, program.block, program.axis) for t in leaves if self.signature.arrays[t.name] in ("f4", "f8"))
+
+    def _complaints(self, found: Products) -> Iterator[str]:
+        program = self.program
+        for update in found.numbers:
+            if MONOIDS[update.monoid].indexed or MONOIDS[update.monoid].counted:
+                yield f"its component {update.name} keeps positions, which kernels with matrix products do not"
+        columned = {w.update.name for w in found.weighted} | {v.name for v in program.values if program.columns(v.axes)}
+        for update in program.updates:
+            moved = [n.rstrip("'") for n in symbol_names(update.rebase) if n.endswith("'")]
+            if columned & {*symbol_names(update.lift, update.mask), *moved}:
+                yield f"the pivot of its component {update.name} has columns"
+        for place, axes in enumerate(program.output_axes):
+            if program.axis in axes:
+                yield f"its output {place} keeps the axis {program.axis}"
+            if len(program.columns(axes)) > 1 or not set(program.columns(axes)) <= set(found.columns):
+                yield f"its output {place} has the axes {', '.join(axes)}"
+        if [t for t in subterms(*program.outputs, *(v.value for v in program.values)) if t.op == "reduce"]:
+            yield "its outputs sum over columns"
+        if [t for o in (*found.lefts, *found.streamed) for t in subterms(o.value) if t.op in ("reduce", "symbol")]:
+            yield "a matrix in it is made of sums"
+        if [a for o in (*found.lefts, *found.streamed) for a in o.value.axes if a not in (*program.rows, o.rows, o.columns)]:
+            yield "a matrix in it has more than two axes beside those of rows"
+
+
+def _product(found: list[Expr]) -> Expr:
+    return reduce(lambda a, b: a * b, found) if found else const(1.0)
+
+
+def _once(operands: Iterator[Operand]) -> tuple[Operand, ...]:
+    return tuple(dict.fromkeys(operands))

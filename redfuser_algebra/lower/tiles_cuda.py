@@ -1,0 +1,249 @@
+"""Print a tile program as Numba source for GPUs: blocks of rows, whose matrix products are made by tensor cores.
+
+Out: a module that needs NumPy and numba-cuda.  A warp has 16 rows.  While one tile of the reduced axis is worked on, the
+next is copied to shared memory.  Of a tile, scores are made first (the producers), as fragments in registers; `fold`
+takes them into the state of the rows, moves sums with columns to the new pivots, and leaves weights; these, turned into
+factors where they are, are multiplied with the tile's rows of each matrix that is added up.  Tiles in which no mask can
+hold are passed over, and where all hold, none is evaluated.  Columns beyond what registers hold are other blocks' work.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
+from redfuser_algebra.lower.bounds_cpu import may_hold, negated
+from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
+from redfuser_algebra.lower.fragments_cuda import fragments
+from redfuser_algebra.lower.functions_cpu import Accumulator
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, products
+from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.lower.tiles_host_cuda import tiles_host
+
+
+def print_tiles(program: TileProgram, signature: Signature, dtype: str) -> CudaSource:
+    """The kernel of a program with matrix products for real numbers of a dtype.  Raises LoweringError where there is none."""
+    if BYTES.get(dtype, 8) > 4:
+        raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
+    return _Printer(program, signature, dtype).source()
+
+
+class _Printer:
+    """The pieces of the module, each a method that returns lines."""
+
+    def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
+        self.program, self.signature, self.dtype = program, signature, dtype
+        self.parts = products(program, signature)
+        self.storage = TileStorage(program, signature)
+        self.names = self.storage.names
+        self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
+        known = (*program.inputs.values(), *program.output_axes)
+        self.sizes = tuple(a for a in dict.fromkeys(a for axes in known for a in axes if a not in program.copies) if a not in self.parts.lengths)
+        self.outputs = tuple("f4" if (kind := self.folding.output_type(place)) == "f4" else kind for place in range(len(program.outputs)))
+
+    def source(self) -> CudaSource:
+        """Everything, in the order of a module."""
+        self.fold, self.finish = self.folding.fold(), self.folding.finish()
+        self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
+        make = "\n".join(self._make())
+        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs))
+        found = fragments(self.dtype, make)
+        used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in found + make)
+        constants = f"SIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}\n"
+        body = prelude(used + found + make) + "\n\n" + constants + used + found + "\n\n" + make + "\n\n\n" + host
+        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names))
+
+    # sizes that a kernel is made for
+
+    def _make(self) -> list[str]:
+        lengths = "".join(f", n_{a}" for a in self.parts.lengths)
+        makers = [line for maker in self.makers.values() for line in [*self._written_out(maker.text()), ""]]
+        body = [*self._sizes(), "", *makers, *self._fetch(), "", *self.fold.text().splitlines(), "", *self.finish.text().splitlines(), "", *self._kernel()]
+        return [f"def make(warps, TILE, vector{lengths}):", '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long."""', *_in(body), "", "    return kernel"]
+
+    def _sizes(self) -> list[str]:
+        lines = ["ROWS, THREADS, COLUMNS = 16 * warps, 32 * warps, TILE // 4", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+        for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
+            place = "0"
+            for operand in operands:
+                lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, width_of({self.parts.width(operand)})")
+                place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
+            lines.append(f"{into} = {place}")
+        lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
+        return [*lines, f"BYTES = shared_bytes(warps, TILE, {', '.join(f'n_{a}' for a in self.parts.lengths)})"]
+
+    # what comes into shared memory
+
+    def _fetch(self) -> list[str]:
+        """Tiles of the elements from t0 on, to one of two stages."""
+        lines = [line for operand in self.parts.streamed for line in self._load(operand, "to")]
+        names = [f"p_{o.value.name}" for o in self.parts.streamed if o not in self.makers]
+        names += [f"begin_{a}" for a in (*self.parts.columns, self.program.block)] + [f"n_{a}" for a in (self.program.axis, self.program.block)] + ["thread"]
+        names += [name for o in self.parts.streamed if o in self.makers for name in self.makers[o].arguments if name not in ("to", "t0")]
+        self.fetch = ", ".join(dict.fromkeys(names))
+        return ["@cuda.jit(device=True, forceinline=True)", f"def fetch(to, t0, {self.fetch}):", *_in(lines)]
+
+    def _maker(self, operand: Operand) -> OperandCode:
+        return OperandCode(operand, self.parts, self.signature, self.storage, BYTES[self.dtype] == 2)
+
+    def _copied(self, operand: Operand) -> bool:
+        """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
+        value = operand.value
+        return value.op == "input" and self.program.inputs[value.name][-2:] == (operand.rows, operand.columns) and self.signature.arrays[value.name] in ("f4", "f8")
+
+    def _written_out(self, text: str) -> list[str]:
+        """Lines with the elements of a chunk in place of its name."""
+        return re.sub(r"VALUES_OF_(\w+)", lambda m: ", ".join(f"{m[1]}[{n}]" for n in range(16 // BYTES[self.dtype])), text).splitlines()
+
+    def _load(self, operand: Operand, to: str) -> list[str]:
+        """The statement that brings a tile, with zeros where its matrix has ended."""
+        if operand in self.makers:
+            return [f"make_{operand.name}({', '.join([f'{to} + AT_{operand.name}', *list(self.makers[operand].arguments)[1:]])})"]
+        streams, name = operand.rows == self.program.axis, operand.name
+        row = "t0" if streams else f"begin_{operand.rows}"
+        column = "t0" if operand.columns == self.program.axis else f"begin_{operand.columns}" if operand.columns in self.parts.columns else "0"
+        width = f"n_{operand.columns}"
+        place = f"({row} * {width} + {column})" if column != "0" else f"{row} * {width}"
+        return [f"load_tile({to} + AT_{name}, p_{operand.value.name} + {place} * SIZE, {width} * SIZE, n_{operand.rows} - {row}, {width} - {column}, "
+                f"{self.parts.height(operand)}, WIDTH_{name}, vector, thread, THREADS)"]
+
+    # the kernel
+
+    def _arguments(self) -> list[str]:
+        arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
+        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), *(f"out_{place}" for place in range(len(self.outputs)))]
+
+    def _kernel(self) -> list[str]:
+        axis = self.program.axis
+        lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
+        body = [*self._place(), *self._state(), "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", *lefts,
+                "t0, stage = i4(0), i4(0)", *self._pass_over("t0"), f"if t0 < n_{axis}:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()",
+                f"while t0 < n_{axis}:", *_in(self._tile()), *self._results()]
+        return ["@cuda.jit(launch_bounds=THREADS)", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
+
+    def _place(self) -> list[str]:
+        """Which rows and columns are this block's, and where their numbers begin."""
+        program = self.program
+        lines = ["thread = i4(cuda.threadIdx.x)", "lane, warp, number = thread % 32, thread // 32, i8(cuda.blockIdx.x)"]
+        for a in self.parts.columns:
+            if a == self.parts.divided:
+                lines += [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
+            else:
+                lines.append(f"begin_{a} = i8(0)")
+            lines.append(f"first_{a} = begin_{a} + lane % 4 * 2")
+        lines += [f"blocks = -(-n_{program.block} // ROWS)", f"begin_{program.block} = (blocks - 1 - number % blocks) * ROWS",
+                  f"first_{program.block} = begin_{program.block} + warp * 16 + lane // 4", "item = number // blocks", "rest = item"]
+        for each in reversed(program.rows[:-1]):
+            lines += [f"at_{each} = rest % n_{each}", f"rest //= n_{each}"]
+        for name, axes in program.inputs.items():
+            rows = [a for a in axes if a in program.rows[:-1]]
+            place = "0"
+            for each in rows:
+                place = f"({place}) * n_{each} + at_{each}" if place != "0" else f"at_{each}"
+            inner = [f"n_{program.copies.get(a, a)}" for a in axes if a not in rows]
+            lines.append(f"o_{name} = rest * s_{name}" + (f" + {' * '.join([f'({place})', *inner])}" if rows else ""))
+            if self.signature.arrays[name] in ("f4", "f8"):
+                lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
+        return lines
+
+    def _state(self) -> list[str]:
+        """Fragments and the rows' state, as of no elements."""
+        lines = [f"{s.name} = cuda.local.array(SCORES, f4)" for s in self.parts.scores]
+        lines += [f"x_{o.name} = cuda.local.array(SCORES, f4)" for o in self.parts.elements]
+        for each in self.parts.weighted:
+            lines += [f"{weights_of(each)} = cuda.local.array(SCORES, f4)", f"{sums_of(each, self.storage)} = cuda.local.array(SUMS_{each.columns}, f4)"]
+        numbers = [(self.folding.held(u.name), u.monoid, self.fold.type_of(u.name)) for u in self.parts.numbers]
+        lines += [f"held_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers]
+        lines.append("for r in range(2):")
+        lines += [f"    held_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers]
+        for each in self.parts.weighted:
+            lines += [f"    for i in range(SPAN_{each.columns} // 4):", f"        {sums_of(each, self.storage)}[r, i] = f4(0)"]
+        return lines
+
+    def _tile(self) -> list[str]:
+        """One tile: the next is sent for, scores, the state, weighted rows."""
+        axis = self.program.axis
+        lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), f"if ahead < n_{axis}:", f"    fetch(shared + STAGES + (1 - stage) * STAGE, ahead, {self.fetch})",
+                 "copies_end()", "wait_for_all_but_the_last()", "cuda.syncthreads()", "tile = shared + STAGES + stage * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
+                 f"many = i4(min(TILE, n_{axis} - t0))", "seen, seen_old = i4(t0 + many), t0"]
+        if self.parts.scores:
+            lines += ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
+        lines += [f"multiply_rows(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // 16), WIDTH_{s.left.name}, TILE, {s.name})"
+                  for s in self.parts.scores]
+        lines += [f"take_fragment(tile + AT_{o.name} + warp * 16 * WIDTH_{o.name}, lane, TILE, x_{o.name})" for o in self.parts.elements]
+        fold = list(self.fold.arguments)
+        whole = self._all_hold()
+        masked = [f"fold({', '.join(['False', *fold[1:]])})"]
+        lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
+        lines += [f"add_weighted_rows({weights_of(w)}, tile + AT_{w.right.name}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums_of(w, self.storage)})" for w in self.parts.weighted]
+        return [*lines, "cuda.syncthreads()", "t0, stage = ahead, i4(1 - stage)"]
+
+    # tiles in which masks hold nowhere, or everywhere
+
+    def _bounds(self, start: str) -> Callable[[Expr], tuple[str, str] | None]:
+        """What is known of the leaves of masks over the tile that begins at `start`, for this block's rows; of whole numbers only."""
+        program = self.program
+
+        def leaf(term: Expr) -> tuple[str, str] | None:
+            if term.op == "index" and term.axis == program.axis:
+                return start, f"({start} + TILE - 1)"
+            if term.op == "index" and term.axis == program.block:
+                return f"begin_{term.axis}", f"(min(begin_{term.axis} + ROWS, n_{term.axis}) - 1)"
+            if term.op == "index" and term.axis in program.rows:
+                return (f"at_{term.axis}",) * 2
+            if term.op == "size":
+                return (f"n_{program.copies.get(term.axis, term.axis)}",) * 2
+            if term.op == "param" and self.signature.params[term.name] == "i8":
+                return (self.names[term.name],) * 2
+            if term.op == "input" and self.signature.arrays[term.name] == "i8" and set(term.axes) <= set(program.rows[:-1]):
+                return (f"{self.names[term.name]}[o_{term.name}]",) * 2
+            return None
+
+        return leaf
+
+    def _pass_over(self, start: str) -> list[str]:
+        """Go on to a tile of which some element may take part."""
+        masks = {update.where for update in self.program.updates}
+        found = [None if mask is None else may_hold(mask, self._bounds(start)) for mask in masks]
+        if None in found:
+            return []
+        return [f"while {start} < n_{self.program.axis} and not ({' or '.join(sorted(found))}):", f"    {start} = i4({start} + TILE)"]
+
+    def _all_hold(self) -> str:
+        """Whether every element of the tile takes part; "" where that cannot be told."""
+        masks = {update.mask for update in self.program.updates} - {None}
+        found = [may_hold(negated(mask), self._bounds("t0")) for mask in masks]
+        return "" if None in found else " and ".join([f"t0 + TILE <= n_{self.program.axis}", *(f"not ({each})" for each in sorted(found))])
+
+    def _results(self) -> list[str]:
+        """What the rows come to, and their way to memory."""
+        program, lines = self.program, ["wait_for_copies()", "cuda.syncthreads()"]
+        for place, type_ in enumerate(self.outputs):
+            columns = program.columns(program.output_axes[place])
+            lines.append(f"y_{place} = cuda.local.array({f'SUMS_{columns[0]}' if columns else '2'}, {type_})")
+        lines.append(f"finish({', '.join(self.finish.arguments)})")
+        for place, type_ in enumerate(self.outputs):
+            columns = program.columns(program.output_axes[place])
+            lines += self._wide(place, columns[0], type_) if columns else self._narrow(place, type_)
+        return lines
+
+    def _wide(self, place: int, axis: str, type_: str) -> list[str]:
+        block = self.program.block
+        if type_ != "f4":
+            raise LoweringError(f"a CUDA kernel for {self.program.name}", f"its output {place} has columns that are no real numbers", INSTEAD)
+        return [f"store_tile(shared, y_{place}, address(out_{place}) + ((item * n_{block} + begin_{block}) * n_{axis} + begin_{axis}) * SIZE, n_{axis} * SIZE, "
+                f"n_{block} - begin_{block}, n_{axis} - begin_{axis}, ROWS, SPAN_{axis}, vector, thread, THREADS)"]
+
+    def _narrow(self, place: int, type_: str) -> list[str]:
+        block = self.program.block
+        index = f"item * n_{block} + first_{block} + 8 * r"
+        write = f"store_one(address(out_{place}) + ({index}) * SIZE, y_{place}[r])" if type_ == "f4" else f"out_{place}[{index}] = y_{place}[r]"
+        mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
+        return ["for r in range(2):", f"    if lane % 4 == 0 and first_{block} + 8 * r < n_{block}{mine}:", f"        {write}"]
+
+
+def _in(lines: Iterable[str], levels: int = 1) -> list[str]:
+    """Lines further in."""
+    return ["    " * levels + line if line else "" for line in lines]

@@ -1,0 +1,184 @@
+"""CUDA kernels with matrix products: executed without a GPU they mean what the operator means, whatever it is called."""
+
+import ast
+
+import numpy as np
+import pytest
+from cuda_kernels import changed, kernel, limit, needs_toolchain, run
+from lowered import FUSABLE, program
+
+import redfuser_algebra as ra
+from redfuser_algebra.lower.numba_cuda import print_cuda
+from redfuser_algebra.lower.operands_cuda import has_products
+from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
+from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run.cuda import made_cuda
+
+RAGGED = ((1, 1), (33, 33), (64, 64), (127, 200), (190, 290))
+SHUFFLED = Mode(together=False, rough=True, counts=False, seed=1)
+BATCHED = {"attention": ("Q", "K", "V")}
+
+
+@ra.operator
+def gated(Q: "m k", K: "l k", V: "l j", G: "l j", scale: float = 0.3, cap: float = 5.0):
+    S = cap * ra.tanh(ra.sum(Q * K, "k") * scale / cap)
+    P = ra.exp(S - ra.max(S, "l"))
+    return ra.sum(P * V * V * G, "l") / ra.sum(P, "l")
+
+
+@ra.operator
+def biased(Q: "h m k", K: "h l k", V: "l j", U: "l i", B: "m l", c: "l", keep: "m l", slope: "h", scale: float = 0.3):
+    S = ra.sum(Q * K, "k") * scale + B + c + slope * (ra.index("l") - ra.index("m"))
+    w = (keep > 0) & (ra.index("l") <= ra.index("m") + 40)
+    m = ra.max(S, "l", where=w)
+    P = ra.exp(S - m)
+    s = ra.sum(P, "l", where=w)
+    return ra.sum(P * V, "l", where=w) / s, ra.sum(P * U, "l", where=w) / s, m + ra.log(s)
+
+
+def made_up(operator, dtype="float16"):
+    return made_cuda(operator, ra.fuse(operator).form, dtype)
+
+
+def sized(made, seed=0, batched=(), **sizes):
+    """Arrays of these sizes: normal numbers of the kernel's dtype, bits where `keep` is asked for, lengths where whole numbers are."""
+    rng, arrays = np.random.default_rng(seed), {}
+    for name, axes in made.operator.inputs.items():
+        shape = (2,) * (name in batched) + tuple(sizes[axis] for axis in axes)
+        x = rng.standard_normal(shape)
+        x = from_bfloat16(to_bfloat16(x.astype("f4"))) if made.dtype == "bfloat16" else x.astype(made.dtype)
+        whole = made.signature.arrays[name] == "i8"
+        arrays[name] = rng.integers(0, sizes[made.program.axis] + 1, shape) if whole else (rng.random(shape) < 0.7) * 1.0 if name == "keep" else x.astype("f8")
+    return made.operator.bind(**arrays, **{name: 1.0 if value is None else value for name, value in made.operator.params.items()})
+
+
+def is_right(made, binding, modes=(Mode(), SHUFFLED)):
+    """Whether every way to execute gives the operator's results, without a spill; the last execution that was counted."""
+    counted = None
+    for mode in modes:
+        ran, error = run(made, binding, mode)
+        assert error <= limit(made), error
+        assert all(binary.spilled == binary.stack == 0 for binary, _ in ran.binaries)
+        counted = ran if mode.counts else counted
+    return counted
+
+
+def wasted(made, binding, ran):
+    """Bytes in sectors over bytes of all arrays; passes over the banks over the least."""
+    given = [a for a in made.given(binding) if isinstance(a, np.ndarray)]
+    moved = sum(t.moved for kind, t in ran.counts.traffic.items() if kind.startswith("global"))
+    shared = [t for kind, t in ran.counts.traffic.items() if kind.startswith("shared")]
+    return moved / sum(a.nbytes for a in (*given, *ran.outputs)), sum(t.moved for t in shared) / sum(t.least for t in shared)
+
+
+def slow(*cases):
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize("name", ["attention", "causal_attention", "rmsnorm_gemm", "grouped_query_attention"])
+def test_printing_twice_gives_the_same_python(name):
+    made = kernel(name, "float16")
+    assert print_cuda(made.program, made.signature, "float16").text == made.source
+    assert {"plan", "launch", "make", "multiply_rows", "add_weighted_rows"} - {node.name for node in ast.parse(made.source).body if isinstance(node, ast.FunctionDef)} <= {"multiply_rows"}
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("name", "columns", "lengths"), [("causal_attention", 64, (127, 200)), *slow(
+    *(("attention", columns, lengths) for columns in (64, 128) for lengths in RAGGED), ("causal_attention", 128, (190, 290)), ("sliding_window_attention", 64, (190, 290)))])
+def test_attention_on_ragged_lengths(name, columns, lengths):
+    made = kernel(name, "float16")
+    binding = sized(made, 0, BATCHED.get(name, ()), m=lengths[0], l=lengths[1], k=columns, j=columns)
+    ran = is_right(made, binding)
+    traffic, conflicts = wasted(made, binding, ran)
+    assert conflicts <= 1.05 and "local load" not in ran.counts.traffic
+    assert traffic <= 1.02 or lengths[0] > 64 or lengths == (1, 1)
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("operator", "sizes"), [(gated, {"m": 20, "l": 70, "k": 20, "j": 33}), *slow(
+    (gated, {"m": 70, "l": 130, "k": 64, "j": 64}), (biased, {"h": 2, "m": 16, "l": 75, "k": 64, "j": 32, "i": 16}))])
+def test_operators_that_have_no_name(operator, sizes):
+    made = made_up(operator)
+    is_right(made, sized(made, **sizes))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "sizes"), [
+    ("grouped_query_attention", {"g": 2, "r": 2, "m": 17, "l": 70, "k": 64, "j": 64}), ("padded_attention", {"n": 3, "m": 5, "l": 100, "k": 64, "j": 32}),
+    ("mla", {"m": 3, "h": 20, "l": 70, "c": 128, "r": 64}), ("rmsnorm_gemm", {"m": 33, "l": 200, "n": 160}), ("rmsnorm_gemm", {"m": 5, "l": 67, "n": 9}),
+    ("quant_gemm_reassociate", {"m": 33, "l": 128, "n": 64}), ("layernorm_gemm", {"m": 33, "l": 136, "n": 64}), ("attention", {"m": 20, "l": 40, "k": 80, "j": 96}),
+    ("attention", {"m": 20, "l": 40, "k": 256, "j": 256}), ("softcap_attention", {"m": 20, "l": 40, "k": 64, "j": 64})])
+def test_others_of_the_catalogue(name, sizes):
+    made = kernel(name, "float16")
+    is_right(made, sized(made, **sizes))
+
+
+@needs_toolchain
+@pytest.mark.slow
+def test_bfloat16():
+    made = kernel("causal_attention", "bfloat16")
+    is_right(made, sized(made, m=33, l=70, k=64, j=64))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [64, 128])
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_nothing_spills(columns, architecture):
+    made = kernel("causal_attention", "float16")
+    for binary, *_ in made.file.binaries(made.given(sized(made, m=64, l=64, k=columns, j=columns)), architecture):
+        assert binary.spilled == binary.stack == 0 and binary.shared <= 48 * 1024
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FUSABLE if program(name) is not None and has_products(program(name))])
+def test_every_operator_with_products_is_right_or_refused(name):
+    try:
+        made = kernel(name, "float16")
+    except LoweringError as error:
+        assert error.remedy
+        return
+    axes = {axis for own in made.operator.inputs.values() for axis in own}
+    assert run(made, sized(made, **{axis: 40 if axis == made.program.axis else 24 for axis in axes}))[1] <= limit(made)
+
+
+# what is wrong: what is replaced, by what
+FAULTS = {
+    "sums with columns stay at the old pivot": ("o_s[r, i_j] = t14\n            held", "pass\n            held"),
+    "the sum stays at the old pivot": ("s2 = t8\n", "s2 = s2_old\n"),
+    "fragments of the weights change places": ("a0, a1, a2, a3, b[2 * half]", "a0, a2, a1, a3, b[2 * half]"),
+    "fragments of the tile change places": ("b[2 * half], b[2 * half + 1], s[0, i]", "b[2 * half + 1], b[2 * half], s[0, i]"),
+    "no barrier before a tile is read": ("wait_for_all_but_the_last()\n            cuda.syncthreads()", "wait_for_all_but_the_last()"),
+    "no barrier before a tile is overwritten": ("            cuda.syncthreads()\n            t0, stage", "            t0, stage"),
+    "a tile is not waited for": ("            wait_for_all_but_the_last()\n", ""),
+    "no barrier before results are written out": ("    cuda.syncthreads()\n    for panel", "    for panel"),
+    "rows beyond the last are read": ("rows, columns = i4(thread >> 3), i4(min(rows, height))", "rows, columns = i4(thread >> 3), i4(height)"),
+    "rows beyond the last are written": ("first, rows, columns = (span * SIZE + 127) // 128 * 128, i4(thread >> 3), i4(min(rows, height))",
+                                         "first, rows, columns = (span * SIZE + 127) // 128 * 128, i4(thread >> 3), i4(height)"),
+    "elements beyond the last take part": ("whole | (at_l < n_l)", "whole | (at_l < n_l + 1)"),
+    "a tile that is cut by the mask is taken whole": ("if t0 + TILE <= n_l and", "if t0 + TILE <= n_l or"),
+    "a tile too many is passed over": ("while ahead < n_l and not", "ahead = i4(ahead + TILE)\n            while ahead < n_l and not"),
+    "a step of the shuffles is missing": ("m2_it = larger(m2_it, cuda.shfl_xor_sync(0xFFFFFFFF, m2_it, 2))", "pass"),
+    "a row of the pair is the other one": ("row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r)", "row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * (1 - r))"),
+    "the other half of a row is read": ("i4(lane >> 3 & 1)", "i4(lane >> 4 & 1)"),
+}
+HERE = ("no barrier before a tile is overwritten",)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("fault", [fault if fault in HERE else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS])
+def test_a_fault_is_found(fault):
+    made = kernel("causal_attention", "float16")
+    old, new = FAULTS[fault]
+    file, binding = changed(made, old, new), sized(made, m=155, l=150, k=64, j=64)
+    for mode in (Mode(counts=False), Mode(together=False, counts=False, seed=5)):
+        try:
+            if not run(made, binding, mode, (), file)[1] <= limit(made):
+                return
+        except PtxError:
+            return
+    raise AssertionError(f"not found: {fault}")
