@@ -4,6 +4,7 @@ import ast
 import math
 import re
 import types
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -34,12 +35,17 @@ def plain_module(text, name):
         return given[0] if given and callable(given[0]) else lambda function: function
 
     _, _, body = text.partition("inf, nan = np.inf, np.nan\n")
-    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "inf": np.inf, "nan": np.nan,
+    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
-    names |= {"PART": {}, "LOOP": {}, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "touch": lambda array, place: None,
+    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "touch": lambda array, place: None,
               "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
     return types.SimpleNamespace(**names)
+
+
+def multiplied(left, right, turns, panel, into, keep):
+    assert len(panel) >= left.shape[1], "a strip of the right factor has its place"
+    into[...] = left @ (right.T if turns else right) + (into if keep else 0)
 
 
 @pytest.fixture
@@ -77,12 +83,6 @@ def test_special_values(name, special, interpreted_kernels):
     check(name, arrays, "float64", Schedule(5))
     arrays["x"][:] = special
     check(name, arrays, "float64", Schedule(5))
-
-
-def test_without_matrix_products_there_are_loops(interpreted_kernels, monkeypatch):
-    monkeypatch.setattr(cpu, "_blas_is_there", lambda: False)
-    check("attention", inputs("attention", 20), "float64", Schedule(7, 2, 2))
-    assert "np.dot" not in print_cpu(program("attention"), Signature(dict.fromkeys("QKV", "f4"), {"scale": "f8"}, blas=False)).text
 
 
 def test_a_value_that_a_mask_leaves_out_does_not_leak(interpreted_kernels, rng):

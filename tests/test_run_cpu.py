@@ -13,6 +13,7 @@ import pytest
 from lowered import inputs, parts, verdict
 
 from redfuser_algebra.catalogue import operators
+from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
@@ -46,6 +47,42 @@ def check(name, arrays, schedule=None, dtype="float32", scale=10.0):
     for a, b in zip(parts(got), expected, strict=True):
         assert agree(a, b, dtype, scale), (name, a, b)
         assert np.asarray(a).dtype in (np.dtype(dtype), np.dtype(np.int64))
+
+
+PRODUCT = prelude(["multiply(", "product(", "wide_vectors("]) + '''
+
+@njit
+def run(left, right, turns, into, keep):
+    panel = np.full((left.shape[1] + ROWS, VECTORS * WIDE // into.itemsize), nan, into.dtype)
+    multiply(left, right, turns, panel, into, keep)
+
+
+@njit
+def masked(left, taken, right, into):
+    product(left, taken, right, np.empty((left.shape[1] + ROWS, VECTORS * WIDE // into.itemsize), into.dtype), into)
+'''
+
+
+def test_products_of_every_shape(rng):
+    """Around what registers hold: rows in sixes, columns in one or several vectors, and nothing outside is read or written."""
+    module = kernels.load(PRODUCT, "product")
+    for _ in range(300):
+        rows, summed, columns = (int(rng.choice(lengths)) for lengths in ((1, 2, 5, 6, 7, 12, 30), (1, 7, 16, 33), (1, 15, 16, 17, 63, 64, 65, 145)))
+        left, right, beyond = rng.normal(size=(rows, summed)), rng.normal(size=(summed, columns)), rng.normal(size=(rows + 2, columns))
+        left, right, beyond = (each.astype(np.float32) for each in (left, right, beyond))
+        turns, keep, before = bool(rng.integers(2)), bool(rng.integers(2)), beyond.copy()
+        module.run(left, right.T.copy() if turns else right, turns, beyond[1:-1], keep)
+        expected = left.astype(float) @ right + (before[1:-1] if keep else 0)
+        assert np.allclose(beyond[1:-1], expected, rtol=1e-5, atol=1e-5)
+        assert (beyond[[0, -1]] == before[[0, -1]]).all()
+
+
+def test_a_product_does_not_see_what_is_masked(rng):
+    module = kernels.load(PRODUCT, "product")
+    left, right, taken = rng.normal(size=(9, 20)), rng.normal(size=(20, 70)), rng.integers(2, size=(9, 20)).astype(bool)
+    taken[:, 3], right[3], into = False, np.nan, np.zeros((9, 70))
+    module.masked(np.where(taken, left, 0), taken, right, into)
+    assert np.allclose(into, np.where(taken, left, 0) @ np.nan_to_num(right))
 
 
 @pytest.mark.slow

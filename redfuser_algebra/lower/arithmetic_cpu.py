@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from redfuser_algebra.lower.products_cpu import MASKED_PRODUCT, MULTIPLY
+
 # exp(x) = 2^n · e^r with n the nearest whole number to x / ln 2.  Adding and subtracting 1.5·2^23 rounds, and leaves n
 # in the low bits; no flag here may let the compiler cancel the two.  ln 2 is subtracted in two parts whose first has
 # so few bits that n times it is exact.  In float32 the polynomial gives 2·e^r, to be scaled by 2^(n−1): that is a
@@ -225,43 +227,9 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_FINITE = '''
-@njit(**PART, fastmath={"reassoc"})
-def all_finite(x):
-    """Whether a contiguous array holds no infinity and no NaN."""
-    flat, total = shaped(x, (x.size,)), x.dtype.type(0)
-    for place in range(flat.size):
-        total += flat[place] * x.dtype.type(0)
-    return total == 0
-
-
-@njit(**PART)
-def product(left, taken, right, out):
-    """out = left · right over the elements taken: what lies at others is never seen, be it NaN."""
-    if all_finite(right):
-        np.dot(left, right, out)
-        return
-    for i in range(left.shape[0]):
-        for j in range(right.shape[1]):
-            out[i, j] = 0
-        for l in range(left.shape[1]):
-            if taken[i, l]:
-                for j in range(right.shape[1]):
-                    out[i, j] += left[i, l] * right[l, j]
-'''
-
-_ADD = '''
-@njit(**PART)
-def add(into, product):
-    """into += product."""
-    for i in range(into.shape[0]):
-        for j in range(into.shape[1]):
-            into[i, j] += product[i, j]
-'''
-
 _PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _INSERT),
-           (("rounded", "whole"), _ROUNDED), (("product",), _FINITE), (("add",), _ADD))
+           (("rounded", "whole"), _ROUNDED), (("multiply", "product"), MULTIPLY), (("product",), MASKED_PRODUCT))
 
 _IMPORTS_OF_ALL = '''import math
 
@@ -270,7 +238,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic'''
 
-_IMPORTS = ((("cgutils",), "from numba.core import cgutils"), (("impl_ret_borrowed",), "from numba.core.imputils import impl_ret_borrowed"),
+_IMPORTS = ((("binding",), "from llvmlite import binding"), (("cgutils",), "from numba.core import cgutils"), (("impl_ret_borrowed",), "from numba.core.imputils import impl_ret_borrowed"),
             (("populate_array",), "from numba.np.arrayobj import populate_array"))
 
 _HEAD = '''

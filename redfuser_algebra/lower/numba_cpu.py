@@ -1,6 +1,6 @@
 """Print a tile program as Numba source for CPUs.
 
-Out: a module that needs NumPy, Numba and, for matrix products, SciPy.  `sweep` does a range of work items, one row
+Out: a module that needs NumPy and Numba.  `sweep` does a range of work items, one row
 (or one block of rows) each; `kernel` shares all of them between threads.
 """
 from __future__ import annotations
@@ -32,7 +32,6 @@ class CpuSource:
     params: tuple[str, ...]
     sizes: tuple[str, ...]
     outputs: tuple[str, ...]
-    multiplies: bool
     state: tuple[Variable, ...]
 
 
@@ -65,9 +64,8 @@ class _Printer(StagePrinter):
                   *indented(["for part in prange(threads):",
                         f"    sweep(part * items // threads, (part + 1) * items // threads, {', '.join(arguments)})"])]
         texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *([fold] if state else [])))]
-        multiplies = any("np.dot(" in text or "product(" in text for text in texts)
         return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(self.program.inputs), tuple(self.program.params),
-                         sizes, self.outputs, multiplies, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()))
+                         sizes, self.outputs, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()))
 
     def _loops(self, name: str, arguments: list[str], before: list[str], items: str, tile: list[str], end: list[str]) -> list[str]:
         """A function that goes over work items, and in each over the tiles between `begin` and `end`."""
@@ -178,6 +176,9 @@ class _Printer(StagePrinter):
             if variable.is_array:
                 shape = ", ".join([*(["block"] if variable.block else []), *map(self.size, variable.columns)])
                 lines.append(f"{variable.name} = empty(({shape},), {variable.type})")
+        if self.summed:
+            longest = f"max({', '.join(self.summed)})" if len(self.summed) > 1 else self.summed[0]
+            lines.append(f"panel = empty(({longest} + ROWS, VECTORS * WIDE // {self.signature.real[1]}), {self.signature.real})")
         return lines + self.buffers
 
     # producers
@@ -195,8 +196,9 @@ class _Printer(StagePrinter):
         type_ = self.storage.produced_type(producer.name)
         self._buffer(producer.name, rows, columns, type_)
         contraction = producer.contraction
-        if contraction and self.signature.blas and self._both_real(contraction.left, contraction.right):
-            return [f"np.dot({self._matrix(contraction.left)}, {self._matrix(contraction.right)}.T, {producer.name})"]
+        if contraction and self.signature.products and self._both_real(contraction.left, contraction.right):
+            self.sums_over(self.size(contraction.axis))
+            return [f"multiply({self._matrix(contraction.left)}, {self._matrix(contraction.right)}, True, panel, {producer.name}, False)"]
         function = self.function(f"make_{producer.name}", self.held, [producer.value], (self.program.axis, *columns))
         target = function.argument(producer.name, f"{producer.name}[i]" if rows else producer.name)
         self.nested(function, (self.program.axis, *columns), lambda: self.write(function, target, (self.program.axis, *columns), producer.value, type_))

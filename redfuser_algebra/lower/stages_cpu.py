@@ -26,13 +26,15 @@ SCANNED = 64
 
 
 class StagePrinter(FormulaPrinter):
-    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses; of `fetched` inputs the next fold fetches the next tile."""
+    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses, `summed` what matrix products sum
+    over; of `fetched` inputs the next fold fetches the next tile."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         super().__init__(program, signature)
         self.buffers: list[str] = []
         self.reshaped: list[str] = []
         self.fetched: list[str] = []
+        self.summed: list[str] = []
 
     def held(self, name: str) -> Variable:
         """The variable of a component or value as it is now."""
@@ -74,7 +76,7 @@ class StagePrinter(FormulaPrinter):
             lines += self._in_pieces(fold) if self.fetched and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
         lines = self.rows(lines) if rows else lines
-        return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
+        return lines + [self._multiply(u, *left[u.name], rows) for u in multiplied]
 
     def _before(self, name: str) -> Variable:
         """The variable of a symbol in a rebase: primed as it is now, otherwise as it was before the tile."""
@@ -234,9 +236,12 @@ class StagePrinter(FormulaPrinter):
                 self.buffers.append(f"{name}_all = empty(({inner},), {type_})")
                 count = "nb" if rows else "1"
                 self.reshaped.append(f"{name} = shaped({name}_all, ({count}, n))")
-        columns = " * ".join(map(self.size, self.program.columns(update.axes)))
-        self.buffers.append(f"R{number}_all = empty(({'block' if rows else '1'}, {columns}), {self.signature.real})")
+        self.sums_over("tile")
         return left, taken
+
+    def sums_over(self, length: str) -> None:
+        """A matrix product that sums over `length` elements needs memory for a strip of its right factor."""
+        self.summed += [length] if length not in self.summed else []
 
     def _write_left(self, function: Function, update: Update, left: str, taken: str) -> None:
         row = "[i]" if self.program.block and self.program.block in update.axes else "[0]"
@@ -251,15 +256,14 @@ class StagePrinter(FormulaPrinter):
         function.line(f"{target}[{index}] = {value.text} if {mask} else {zero}")
         function.line(f"{function.argument(taken, taken + row)}[{index}] = {mask}")
 
-    def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> list[str]:
-        held, result = self.held(update.name), f"R{left[1:]}_all[:{'nb' if rows else '1'}]"
+    def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> str:
+        held = self.held(update.name)
         columns = " * ".join(map(self.size, held.columns))
         right = self.storage.tile_of(update.contraction.right.name)
         right = right if len(held.columns) == 1 else f"shaped({right}, (n, {columns}))"
-        call_ = f"product({left}, {taken}, {right}, {result})" if taken else f"np.dot({left}, {right}, {result})"
         into = f"{held.name}[:nb]" if rows else f"shaped({held.name}, (1, {columns}))"
         into = into if not rows or len(held.columns) == 1 else f"shaped({held.name}, (nb, {columns}))"
-        return [call_, f"add({into}, {result})"]
+        return f"product({left}, {taken}, {right}, panel, {into})" if taken else f"multiply({left}, {right}, False, panel, {into}, True)"
 
 
 def _in_registers(function: Function, arrays: list[str]) -> None:

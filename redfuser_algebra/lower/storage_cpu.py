@@ -16,20 +16,21 @@ from redfuser_algebra.lower.precision import Precision
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
 _OURS = re.compile(r"t\d+|[inb]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
-                   r"|add|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|wide_vectors|ahead|touch|bits|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PMR]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|piece|apart|minus|fit|middle|sound|c\d+")
+                   r"|multiply|turned?|gather(ed)?|dots|panel|(wide|narrow)_rows|square|binding|HOST|WIDE|ROWS|VECTORS"
+                   r"|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
+                   r"|wide_vectors|ahead|touch|bits|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|empty_state|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[PM]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|piece|apart|minus|fit|middle|sound|c\d+")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether np.dot may be used.
+    """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether it has matrix products.
 
     `sizes` holds the lengths of short column axes that the kernel is made for, too: their loops are written out.
     """
 
     arrays: Mapping[str, str]
     params: Mapping[str, str]
-    blas: bool = True
+    products: bool = True
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -106,7 +107,7 @@ class Storage:
 
     def _multiplied(self, update: Update) -> bool:
         """Sums by matrix products are not for pivots: those want float64."""
-        return bool(update.contraction and self.signature.blas and self._ordered_alike(update)
+        return bool(update.contraction and self.signature.products and self._ordered_alike(update)
                     and self.signature.arrays[update.contraction.right.name] == self.signature.real
                     and (update.name not in self.moving or self.signature.real == "f8"))
 

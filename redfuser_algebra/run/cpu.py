@@ -4,7 +4,6 @@ In: an operator, its form and a bound call.  Out: the operator's outputs, or Non
 """
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -118,7 +117,7 @@ def signature_of(binding: Binding) -> Signature | None:
     if "f8" in arrays.values():
         arrays = {name: "f8" if type_ == "f4" else type_ for name, type_ in arrays.items()}
     params = {name: "b1" if isinstance(value, bool) else "i8" if isinstance(value, int) else "f8" for name, value in binding.params.items()}
-    return Signature(arrays, params, _blas_is_there())
+    return Signature(arrays, params)
 
 
 def _type(dtype: np.dtype) -> str | None:
@@ -133,11 +132,6 @@ def _places_missing(form: FusedForm, binding: Binding) -> bool:
     """Whether some top-k asks for more elements than there are: the error is the interpreter's to tell."""
     counted = [c for c in form.state if MONOIDS[c.monoid].counted]
     return any(binding.sizes[c.axes[-1]] > binding.sizes[form.axis] for c in counted)
-
-
-@cache
-def _blas_is_there() -> bool:
-    return importlib.util.find_spec("scipy") is not None
 
 
 @cache

@@ -121,7 +121,7 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
     natural, real = natural_kinds(operator), "f8" if dtype == "float64" else "f4"
     arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
     params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
-    program, signature = lower(operator, form), Signature(arrays, params, blas=False)
+    program, signature = lower(operator, form), Signature(arrays, params, products=False)
     return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype))
 
 

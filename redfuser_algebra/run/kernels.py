@@ -136,7 +136,7 @@ def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Ex
 
 def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
     formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
-    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.blas, tuple(signature.sizes.items())
+    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.products, tuple(signature.sizes.items())
 
 
 def cache_folder() -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from redfuser_algebra.run.call import check_out, delivered, environment_of, stru
 from redfuser_algebra.run.environment import Environment, laid_out
 from redfuser_algebra.run.kernels import Compiled
 from redfuser_algebra.run.state import Held, State, finalize, merge
-from redfuser_algebra.run.threads import one_blas_thread, share_out, side_by_side
+from redfuser_algebra.run.threads import share_out, side_by_side
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -131,13 +130,9 @@ class Plan:
         given = out or (None,) * len(self._outputs)
         written = [each.written_into(into) for each, into in zip(self._outputs, given, strict=True)]
         fixed, cuts, sweep = (*self._arguments(arrays, params), *written), self._cuts, self.compiled.module.sweep
-        with self._blas():
-            share_out(lambda piece: sweep(cuts[piece], cuts[piece + 1], *fixed), len(cuts) - 1, self.schedule.threads)
+        share_out(lambda piece: sweep(cuts[piece], cuts[piece + 1], *fixed), len(cuts) - 1, self.schedule.threads)
         result = self.operator.packed(tuple([each.delivered(output) for each, output in zip(self._outputs, written, strict=True)]))
         return delivered(self.operator, result, out) if out else result
-
-    def _blas(self) -> object:
-        return one_blas_thread() if self.compiled.source.multiplies else nullcontext()
 
     def _arguments(self, arrays: Mapping[str, np.ndarray], params: Mapping[str, object]) -> list:
         """What all functions of a kernel take: schedule, arrays, scalars, sizes."""
@@ -217,8 +212,7 @@ class Plan:
                 for v in self.compiled.source.state}
         cuts = [length * part // parts for part in range(parts + 1)]
         fixed, fold = (*self._arguments(arrays, params), *held.values()), self.compiled.module.fold
-        with self._blas():
-            side_by_side(lambda part: fold(self._items, part, cuts[part], cuts[part + 1], *fixed), parts)
+        side_by_side(lambda part: fold(self._items, part, cuts[part], cuts[part + 1], *fixed), parts)
         invariant = {name: array for name, array in arrays.items() if form.axis not in operator.inputs[name]}
         scalars = {name: params[name] for name in operator.params}
         environment = environment_of(operator, Binding(invariant, scalars, dict(self.sizes), self.batch), form)

@@ -1,4 +1,4 @@
-"""This process's worker threads, and one BLAS thread for each of them.
+"""This process's worker threads.
 
 They are Python's: they hold no lock while a kernel runs, survive a fork, and may be asked from several places.
 """
@@ -7,19 +7,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
-
-from threadpoolctl import ThreadpoolController
 
 MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
 
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
-_limits: list = []
 
 
 def _after_fork() -> None:
@@ -27,7 +21,6 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _pools.clear()
-    _limits.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -67,24 +60,3 @@ def _pool() -> ThreadPoolExecutor:
             _pools.clear()
             _pools[os.getpid()] = ThreadPoolExecutor(max(1, MOST_THREADS - 1), thread_name_prefix="redfuser")
         return _pools[os.getpid()]
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Matrix products inside our threads must not start threads of their own; the limit ends with the last caller."""
-    with _lock:
-        _limits.append(_limits[-1] if _limits else _blas().limit(limits=1))
-    try:
-        yield
-    finally:
-        with _lock:
-            limit = _limits.pop()
-            if not _limits:
-                limit.restore_original_limits()
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Every BLAS of this process; compiled code calls SciPy's, which is loaded first so that it is among them."""
-    import_module("scipy.linalg.cython_blas")
-    return ThreadpoolController().select(user_api="blas")

@@ -4,7 +4,6 @@ In: arrays as the user has them.  Out: arrays as the kernel reads them, and resu
 """
 from __future__ import annotations
 
-from contextlib import nullcontext
 from math import prod
 
 import numpy as np
@@ -57,12 +56,3 @@ def given_back(output, batch, order, axes):
     """An output with dimensions (batch…, its axes…); a scalar if there are none."""
     full = output.reshape(batch + output.shape[1:])
     return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
-
-
-def one_blas_thread():
-    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, user_api="blas")

@@ -64,10 +64,9 @@ def file_text(export: Export) -> str:
 def _docstring(export: Export) -> str:
     schedule, axis = export.schedule, export.form.axis
     blocks = f", blocks of {schedule.block} along {export.program.block}" if export.program.block else ""
-    needs = "NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot)" if export.source.multiplies else "NumPy and Numba"
     return header(export.operator, export.form, export.certificate,
                   [f"Schedule: tiles of {schedule.tile} along {axis}{blocks}, rows shared between threads",
-                   f"Needs {needs}.  `python {export.operator.name}_cpu.py` checks it."])
+                   f"Needs NumPy and Numba.  `python {export.operator.name}_cpu.py` checks it."])
 
 
 def _user_function(export: Export) -> str:
@@ -82,9 +81,8 @@ def _user_function(export: Export) -> str:
     outputs = [f"out{place}" for place in range(len(orders))]
     lines = ['arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)', *tops,
              *(f'{out} = written(lengths, batch, "{order}", {type_})' for out, order, type_ in zip(outputs, orders, source.outputs, strict=True)),
-             f"items = {_items(program)}", *(["with one_blas_thread():"] if source.multiplies else []),
-             *textwrap.indent("\n".join(["kernel(", "    threads or get_num_threads(), items, TILE, BLOCK,", *(f"    {line}" for line in (*arrays, *scalars)),
-                                         "    " + ", ".join([*map(_length, source.sizes), *outputs]) + ")"]), "    " * source.multiplies).splitlines()]
+             f"items = {_items(program)}", "kernel(", "    threads or get_num_threads(), items, TILE, BLOCK,", *(f"    {line}" for line in (*arrays, *scalars)),
+             "    " + ", ".join([*map(_length, source.sizes), *outputs]) + ")"]
     back = [f'given_back(out{n}, batch, "{order}", "{" ".join(axes)}")' for n, (order, axes) in enumerate(zip(orders, program.output_axes, strict=True))]
     lines.append(f"return {_packed(operator, back)}")
     call = ", ".join(f'"{name}": {name}' for name in operator.inputs)
