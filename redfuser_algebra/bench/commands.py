@@ -117,7 +117,7 @@ def _show(results: report.Results) -> None:
         show_table(["operator", "elements", "µs", "ns per element"],
                    [[r.operator, f"{r.length:,}", f"{r.microseconds:,.1f}", f"{1000 * r.microseconds / r.length:.2f}"] for r in results.lengths])
     if results.compiled:
-        show_table(["operator", "compiled, s", "from the cache, s"], [[r.operator, f"{r.cold:.2f}", f"{r.warm:.2f}"] for r in results.compiled])
+        show_table(*report.first_calls(results.compiled))
     show_lines(f"{name}={value} is set, which changes what peers do" for name, value in peers.unsettled().items())
     show_lines([report.summary(results) + ("" if results.complete else "; stopped before the end"), *(f"missed: {line}" for line in report.missed(results))])
 

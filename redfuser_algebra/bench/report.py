@@ -103,6 +103,12 @@ def remarks(rows: Iterable[Measured]) -> list[str]:
     return [f"{name} {why}" + ("" if why.startswith("not installed") else f" ({', '.join(where)})") for (name, why), where in found.items()]
 
 
+def first_calls(rows: Iterable[Compiled]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table of first calls."""
+    head = ["operator", "compiled, s", "from the cache, s", "Numba's start in either, s"]
+    return head, [[row.operator, f"{row.cold:.2f}", f"{row.warm:.2f}", f"{row.start:.2f}"] for row in rows]
+
+
 def missed(results: Results) -> list[str]:
     """Every target that was not reached."""
     lines = [f"{row.workload}: {target}, measured {_ratio(target.most, row.ratio(target)).split()[0]}"
@@ -155,8 +161,7 @@ def _scaling(results: Results) -> list[str]:
                   *_markdown_table(["elements", *names], [[f"{length:,}", *(_both(times, name, length) for name in names)] for length, times in by_length.items()])]
     if results.compiled:
         lines += ["", "## First call", "", f"In a new process: compiled (at most {COLD:g} s), and from the cache (at most {WARM:g} s).", "",
-                  *_markdown_table(["operator", "compiled, s", "from the cache, s"],
-                                   [[row.operator, f"{row.cold:.2f}", f"{row.warm:.2f}"] for row in results.compiled])]
+                  *_markdown_table(*first_calls(results.compiled))]
     return lines
 
 

@@ -90,7 +90,7 @@ def _number(count: int, noun: str) -> str:
 
 def _array(signature: Signature, name: str, value: object) -> np.ndarray:
     asked = f"input {name} of {signature}"
-    if isinstance(value, np.ma.MaskedArray):
+    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):  # NumPy loads np.ma when it is first named
         raise OperatorError(asked, "a masked array would lose its mask",
                             "pass its data, and its mask as an input used in `where=`")
     try:

@@ -18,7 +18,7 @@ MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
 OPERATION, CURVE, INSERT = 0.06e-9, 0.4e-9, 0.7e-9
 """Seconds of an operation on an element in float32 (twice that in float64), of an exponential or its like, of a place of topk."""
-STEP, WAKE, MERGE = 12e-9, 60e-6, 300e-6
+STEP, WAKE, MERGE = 12e-9, 60e-6, 500e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
