@@ -21,6 +21,7 @@ from redfuser_algebra.language.expr import substitute, symbol
 from redfuser_algebra.language.operator import operator
 from redfuser_algebra.language.recurrence import cumulative, previous, scan
 from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.prove.certificate import certify
 from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
 
 X = parse_operator("sum(x[l], l)").outputs[0].body
@@ -246,3 +247,22 @@ def test_what_is_kept_for_several_results_is_kept_once():
 
     assert len(fuse(both).form.state) == 6, "a matrix of four entries and two offsets"
     assert primary(cascades(both)).reductions[1].monoid == "compose"
+
+
+@pytest.mark.parametrize("op", [queue, changes, quadratic], ids=lambda op: op.name)
+def test_a_certificate_proves_the_matrices_and_claims_no_commutativity(op):
+    certificate = fuse(op).certify(examples=5)
+    proved = {row.id for row in certificate.rows if row.verdict == "proved"}
+    assert certificate.status in ("proved", "proved and tested")
+    assert {"monoid:compose", *(row.id for row in certificate.rows if row.kind == "recurrence")} <= proved
+    assert not [row for row in certificate.rows if row.id == "merge:commutative"]
+    assert {row.id for row in certificate.rows if row.kind == "readout"} <= certificate.proved
+
+
+@pytest.mark.parametrize("wrong", [lambda joined, h: substitute(joined, _swapped(joined)), lambda joined, h: h],
+                         ids=["the later part first", "only the earlier part"])
+def test_a_certificate_of_a_wrong_join_is_refuted(wrong):
+    fused = fuse(affine)
+    state = tuple(c if c.joined is None else replace(c, joined=wrong(c.joined, c.symbol)) for c in fused.form.state)
+    broken = certify(affine, fused.decision.main.cascade, replace(fused.form, state=state), examples=10)
+    assert broken.status == "refuted" and broken.row("recurrence:h").verdict == "cannot decide"

@@ -5,13 +5,14 @@ whose facts are derived, not assumed.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.decode import times
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
-from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Result
+from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Recurred, Result
 from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.encode import primed
 from redfuser_algebra.discover.search import Search
@@ -62,7 +63,7 @@ def built(search: Search) -> FusedForm:
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
-        recurrences=tuple(search.recurrences), prefixes=tuple(_prefixes(search.cascade)), trace=tuple(search.questions))
+        recurrences=tuple(_renamed(each, rename) for each in search.recurrences), prefixes=tuple(_prefixes(search.cascade)), trace=tuple(search.questions))
 
 
 def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) -> Mean | None:
@@ -82,6 +83,12 @@ def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) 
         return None
     left = times(weight, call("subtract", reduce(lambda a, b: a * b, rest), pivot))
     return Mean(Expr("reduce", (left,) if mask is None else (left, mask), ("sum", facts.axis, "")) / value.args[1], value.args[1])
+
+
+def _renamed(recurred: Recurred, rename: Callable[[Expr], Expr]) -> Recurred:
+    """A record over the final names of components."""
+    between, begins = (tuple((key, rename(value)) for key, value in pairs) for pairs in (recurred.between, recurred.begins))
+    return replace(recurred, entries=tuple(tuple(map(rename, row)) for row in recurred.entries), between=between, begins=begins)
 
 
 def _prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:

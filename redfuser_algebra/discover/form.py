@@ -93,16 +93,23 @@ class Guard:
 
 @dataclass(frozen=True)
 class Recurred:
-    """Why one element moves the state of a recurrence linearly: φ_k(step) = ⊕_j `rows`[k][j] ⊗ φ_j over a semiring.
+    """What the result `name` rests on: its states, and the matrices over a semiring that follow their steps.
 
-    `steps` are the next states by state, and `basis` the functions φ of the states.
+    One element moves functions of the states linearly: φ_k(`steps`) = ⊕_j `rows`[k][j] ⊗ φ_j, with φ the `basis`; the
+    result is φ number `row`.  `entries` is the matrix of a part, over components.  Where a step sees the element before,
+    `between` says what its terms are between two parts, and `begins` what they are at the first element of all.
     """
 
     name: str
     semiring: str
+    starts: tuple[tuple[Expr, Expr], ...]
     steps: tuple[tuple[Expr, Expr], ...]
     basis: tuple[Expr, ...]
     rows: tuple[tuple[Expr, ...], ...]
+    row: int
+    entries: tuple[tuple[Expr, ...], ...]
+    between: tuple[tuple[Expr, Expr], ...] = ()
+    begins: tuple[tuple[Expr, Expr], ...] = ()
 
 
 @dataclass(frozen=True)

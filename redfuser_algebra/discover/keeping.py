@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.form import Recurred
-from redfuser_algebra.discover.ordered import Matrices, Place
+from redfuser_algebra.discover.ordered import Matrices, Place, Window
 from redfuser_algebra.discover.polynomials import Algebra
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 
@@ -22,12 +22,17 @@ Plain = Callable[[str, Expr], Expr]
 
 @dataclass(frozen=True)
 class Kept:
-    """Matrices with the components that keep them: `values` are the carried entries, `first` what is kept of first elements."""
+    """Matrices with the components that keep them.
+
+    `values` are the carried entries, `first` what is kept of first elements, `between`
+    what the step between two parts sees.
+    """
 
     made: Matrices
     drafts: tuple[Draft, ...]
     values: dict[Place, Expr]
     first: dict[Expr, Expr]
+    between: dict[Expr, Expr]
 
     def read(self, k: int) -> Expr:
         """The k-th function of the state, over the components."""
@@ -55,15 +60,23 @@ def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     for place, draft in ordered.items():
         draft.joined = joined.get(place, const(made.semiring.zero))
         draft.empty = made.semiring.one if place[0] == place[1] else made.semiring.zero
-    return Kept(made, (*ordered.values(), *last.values(), *first.values()), values, {name: draft.symbol for name, draft in first.items()})
+    return Kept(made, (*ordered.values(), *last.values(), *first.values()), values, {name: draft.symbol for name, draft in first.items()}, between)
 
 
-def recurred(name: str, made: Matrices) -> Recurred:
-    """The evidence for a recurrence: its step, the functions of the state, and how an element moves them."""
-    algebra, size = Algebra(made.semiring), range(len(made.closed.basis))
-    zero = const(made.semiring.zero)
-    rows = tuple(tuple(made.closed.rows[k].get(j, zero) for j in size) for k in size)
-    return Recurred(name, made.semiring.name, tuple(made.steps.items()), tuple(map(algebra.written, made.closed.basis)), rows)
+def recurred(name: str, k: int, kept: Kept) -> Recurred:
+    """The record of a result that is the k-th function of the state."""
+    made, size = kept.made, range(len(kept.made.closed.basis))
+    zero, found = const(made.semiring.zero), made.found
+    rows = tuple(tuple(made.closed.rows[i].get(j, zero) for j in size) for i in size)
+    whole = made.named(kept.values.__getitem__)
+    entries = tuple(tuple(whole.get((i, j), zero) for j in size) for i in size)
+    basis = tuple(map(Algebra(made.semiring).written, made.closed.basis))
+    window = made.window or Window()
+    elements = window.first
+    between = {elements.get(name, name): value for name, value in kept.between.items()}
+    begins = {elements[name]: value for name, value in kept.first.items()} | {name: start for name, (_, start) in window.last.items()}
+    return Recurred(name, made.semiring.name, tuple(found.starts.items()), tuple(made.steps.items()), basis, rows, k, entries,
+                    tuple(between.items()), tuple(begins.items()))
 
 
 def _ordinary(made: Matrices, place: Place) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
 
 from redfuser_algebra.algebra.semirings import DUAL, SEMIRINGS, Semiring
 from redfuser_algebra.language.expr import Expr, call, const, substitute, unbound_states
@@ -186,18 +188,27 @@ def folded(term: Expr) -> Expr:
     """Numbers computed with, the first factors of a product among them; a − a and a double sign left out."""
     first, *rest = term.args
     if all(arg.op == "const" for arg in term.args) and term.op in _NUMBERS:
-        return const(_NUMBERS[term.op](*(arg.value for arg in term.args)))
+        return _computed(term, *(arg.value for arg in term.args))
     if term.op == "negative" and first.op == "negative":
         return first.args[0]
     if term.op == "negative" and first.op == "multiply" and first.args[0].op == "const":
         return folded(call("multiply", const(-first.args[0].value), first.args[1]))
     if term.op == "multiply" and first.op == "const" and rest[0].op == "multiply" and rest[0].args[0].op == "const":
-        return call("multiply", const(first.value * rest[0].args[0].value), rest[0].args[1])
+        number = folded(call("multiply", first, rest[0].args[0]))
+        return call("multiply", number, rest[0].args[1]) if number.op == "const" else term
     if term.op == "multiply" and is_number(first, -1):
         return folded(-rest[0])
     if term.op == "add" and any(a.op == "negative" and a.args[0] is b for a, b in (term.args, term.args[::-1])):
         return const(0)
     return term
+
+
+def _computed(term: Expr, *values: float) -> Expr:
+    """The number that a term of numbers is, if floats hold it exactly."""
+    number = _NUMBERS[term.op](*values)
+    if all(map(isfinite, (number, *values))) and _NUMBERS[term.op](*map(Fraction, values)) != Fraction(number):
+        return term
+    return const(number)
 
 
 _NUMBERS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b, "negative": lambda a: -a, "maximum": max, "minimum": min}

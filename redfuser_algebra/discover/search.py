@@ -149,9 +149,9 @@ class Search:
             except NotClosed as refusal:
                 raise Unmoved(refusal.term, str(refusal)) from refusal
             self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
-            self.recurrences.append(recurred(reduction.name, made))
             known = [(self._kept_matrices[-1], 0)]
         matrix, k = known[0]
+        self.recurrences.append(recurred(reduction.name, k, matrix))
         self._drafts.needs |= {draft.name for draft in matrix.drafts}
         return matrix.read(k)
 

@@ -44,7 +44,7 @@ def derived(cascade: Cascade, assume: tuple[Expr, ...], form: FusedForm, obligat
         told(number, len(form.trace))
     laws += [law for law in LAWS if law in needed]
     found = _derivation(cascade, (*assume, *form.assumptions), form, tuple(laws), confirmed)
-    yield from ((o.id, _evidence(o, form, found)) for o in obligations if o.kind in ("rebase", "readout"))
+    yield from ((o.id, _evidence(o, form, found)) for o in obligations if o.kind in ("rebase", "readout") and not o.follows_from)
 
 
 def _again(question: Question, needed: dict[str, None]) -> bool:

@@ -19,6 +19,7 @@ from redfuser_algebra.discover.show import summary
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.prove.by_distribution import distributed
 from redfuser_algebra.prove.by_egraph import derived
 from redfuser_algebra.prove.by_examples import tested
 from redfuser_algebra.prove.by_floats import centred_inputs, measured
@@ -167,7 +168,8 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
     try:
         for id, evidence in chain(
             derived(cascade, operator.assume, form, asked, laws, told(0, 30)), simplified(operator, form, asked, told(30, 50)),
-            tested(trials, asked, examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
+            distributed(form, asked),
+            tested(trials, [o for o in asked if o.kind != "recurrence"], examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
         ):
             found[id].append(evidence)
             heard(id, evidence)

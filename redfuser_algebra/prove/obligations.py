@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.discover.form import Component, FusedForm, Pivot
+from redfuser_algebra.algebra.semirings import SEMIRINGS
+from redfuser_algebra.discover.form import Component, FusedForm, Pivot, Recurred
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.latex import latex, name_latex
@@ -19,8 +20,8 @@ from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.claims import Claim, claims
 from redfuser_algebra.prove.trials.parts import PRIME, pivot_names, symbol_names
 
-KINDS = ("monoid", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge", "result",
-         "infinities")
+KINDS = ("monoid", "recurrence", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge",
+         "result", "infinities")
 """Every kind of obligation, in the order in which certificates list them."""
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[
     centred = {o.about[0]: o.id for o in dropped}
     parts = [
         *map(_monoid, dict.fromkeys(component.monoid for component in form.state)),
+        *map(_recurrence, form.recurrences),
         *(_rebase(form, component, assumed + ordered) for component in form.state if pivot_names(component)),
         *(_endomorphism(component) for component in moving),
         *(_cocycle(component, centred, ordered) for component in moving),
@@ -61,7 +63,7 @@ def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[
         *(_claimed("safety", number, claim, assumed) for number, claim in enumerate(_of(form, "sign", "bound"), 1)),
         _finite(form), *dropped, *_readouts(cascade, form),
     ]
-    laws = tuple(o.id for o in parts if o.kind in ("monoid", "rebase", "readout"))
+    laws = tuple(o.id for o in parts if o.kind in ("monoid", "recurrence", "rebase", "readout"))
     results = ("merge:parts", *(o.id for o in parts if o.kind == "readout"))
     return (*parts, *_merges(form, laws), _result(operator, form, assumed, results), _infinities(form))
 
@@ -92,9 +94,24 @@ def _of(form: FusedForm, *kinds: str) -> list[Claim]:
 
 def _monoid(name: str) -> Obligation:
     sign, e = MONOIDS[name].symbol, _identity(name)
-    statement = f"{sign}: (a ⊕ b) ⊕ c = a ⊕ (b ⊕ c), a ⊕ b = b ⊕ a, a ⊕ {e} = a"
-    written = rf"\text{{{name}}}:\ (a \oplus b) \oplus c = a \oplus (b \oplus c),\ a \oplus b = b \oplus a,\ a \oplus {e} = a"
+    if name == "compose":
+        return Obligation("monoid:compose", "monoid", "∘: (a ∘ b) ∘ c = a ∘ (b ∘ c); parts keep their order",
+                          r"(a \circ b) \circ c = a \circ (b \circ c)", about=(name,))
+    swap, written_swap = ("a ⊕ b = b ⊕ a, ", r"a \oplus b = b \oplus a,\ ") if MONOIDS[name].commutative else ("", "")
+    statement = f"{sign}: (a ⊕ b) ⊕ c = a ⊕ (b ⊕ c), {swap}a ⊕ {e} = a"
+    written = rf"\text{{{name}}}:\ (a \oplus b) \oplus c = a \oplus (b \oplus c),\ {written_swap}a \oplus {e} = a"
     return Obligation(f"monoid:{name}", "monoid", statement, written.replace("∞", r"\infty"), about=(name,))
+
+
+def _recurrence(recurred: Recurred) -> Obligation:
+    """The step is a matrix over a semiring, and the components are that of a part."""
+    semiring = SEMIRINGS[recurred.semiring]
+    functions = [mathematics(tidied(function)) for function in recurred.basis]
+    steps = ", ".join(f"{state.name} ← {mathematics(tidied(step))}" for state, step in recurred.steps if step is not state)
+    statement = (f"{steps} takes ({', '.join(functions)}) to a matrix times it over ({semiring.plus}, {semiring.times}); a part holds "
+                 f"the product of its elements' matrices, the later ones first, and {recurred.name} is read off it")
+    written = r"\varphi(h_l) = M(x_l) \otimes \varphi(h_{l-1}),\ M_{A B} = M_B \otimes M_A"
+    return Obligation(f"recurrence:{recurred.name}", "recurrence", statement, written, about=(recurred.name,))
 
 
 def _identity(monoid: str) -> str:
@@ -184,13 +201,15 @@ def _zero_sum(form: FusedForm, pivot: Pivot, above: Expr, below: Expr, mask: Exp
 
 
 def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
+    recurrences = {recurred.name for recurred in form.recurrences}
     for row, result in zip(cascade.reductions, form.results, strict=True):
         parts = tuple(part for part in (row.body, row.mask, row.count) if part is not None)
-        source = Expr("reduce", parts, row.source.attrs)
+        source = row.body if row.body.op == "scan" else Expr("reduce", parts, row.source.attrs)
         value = tidied(result.value)
         statement = f"{row.name} = {mathematics(tidied(source))} is {mathematics(value)} of the state"
         yield Obligation(f"readout:{row.name}", "readout", statement, f"{latex(tidied(source))} = {latex(value)}",
-                         about=(row.name,), terms=(row.source, result.value))
+                         about=(row.name,), terms=(row.source, result.value),
+                         follows_from=(f"recurrence:{row.name}",) if row.name in recurrences else ())
 
 
 def _merges(form: FusedForm, premises: tuple[str, ...]) -> Iterator[Obligation]:

@@ -16,6 +16,7 @@ from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.trials import exact_functions, extended
+from redfuser_algebra.prove.trials.scans import scanned
 
 NOWHERE = -1
 """The position of a winner where no element takes part."""
@@ -157,6 +158,16 @@ class Evaluation:
         value = self.of(term)
         return value if value.dtype == bool else ~np.asarray(np.equal(value, 0), bool)
 
+    def with_symbols(self, symbols: Mapping[str, np.ndarray]) -> Evaluation:
+        """The same with other symbols next to its own, and nothing known yet."""
+        made = Evaluation(self.arithmetic, self.instance, self.length, self.partial)
+        made.symbols = {**self.symbols, **symbols}
+        return made
+
+    def along_positions(self, axis: str) -> tuple[int, ...] | range:
+        """The positions of the elements along an axis."""
+        return self.instance.positions if axis == self.instance.axis else range(self.instance.sizes[axis])
+
     def along(self, axis: str, values: list[int] | tuple[int, ...] | range) -> np.ndarray:
         """Whole numbers along an axis."""
         shape = [1] * self.ndim
@@ -185,8 +196,7 @@ def _bound(evaluation: Evaluation, term: Expr) -> np.ndarray:
 
 
 def _index(evaluation: Evaluation, term: Expr) -> np.ndarray:
-    instance = evaluation.instance
-    return evaluation.along(term.axis, instance.positions if term.axis == instance.axis else range(instance.sizes[term.axis]))
+    return evaluation.along(term.axis, evaluation.along_positions(term.axis))
 
 
 def _size(evaluation: Evaluation, term: Expr) -> np.ndarray:
@@ -212,8 +222,7 @@ def _logical(evaluation: Evaluation, term: Expr) -> np.ndarray:
 
 
 def _reduced(evaluation: Evaluation, term: Expr) -> np.ndarray:
-    positions = evaluation.instance.positions if term.axis == evaluation.instance.axis else range(
-        evaluation.instance.sizes[term.axis])
+    positions = evaluation.along_positions(term.axis)
     mask = None if term.mask is None else evaluation.truth(term.mask)
     dim = evaluation.instance.dim(term.axis)
     if not (MONOIDS[term.monoid].indexed or MONOIDS[term.monoid].counted):
@@ -290,5 +299,5 @@ _RULES: dict[str, Callable[[Evaluation, Expr], np.ndarray]] = {
     "input": _bound, "symbol": _bound, "index": _index, "size": _size, "where": _where, "reduce": _reduced,
     "const": lambda evaluation, term: evaluation.arithmetic.full(term.value, evaluation.ndim),
     "param": lambda evaluation, term: evaluation.arithmetic.full(evaluation.instance.params[term.name], evaluation.ndim),
-    "round": _rounded, "cast": _rounded, **dict.fromkeys(("logical_and", "logical_or", "logical_not"), _logical),
+    "scan": scanned, "round": _rounded, "cast": _rounded, **dict.fromkeys(("logical_and", "logical_or", "logical_not"), _logical),
 }

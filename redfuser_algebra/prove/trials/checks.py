@@ -52,6 +52,9 @@ def _component(trial: Trial, obligation: Obligation) -> Component:
 
 
 def _monoid(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
+    if obligation.about[0] == "compose":
+        yield from _composition(trial)
+        return
     for component in trial.form.state:
         if component.monoid == obligation.about[0]:
             a, b, c = (trial.lifted(letter).held[component.name] for letter in "ABC")
@@ -61,6 +64,17 @@ def _monoid(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
             if trial.form.order == "commutative":
                 yield from _of_held("b ⊕ a", trial.join(component, b, a), ab)
             yield from _of_held("a ⊕ ∅", trial.join(component, a, nothing), a)
+
+
+def _composition(trial: Trial) -> Iterator[Comparison]:
+    """(a ∘ b) ∘ c = a ∘ (b ∘ c), for the ordered components of three parts."""
+    a, b, c = (trial.lifted(letter) for letter in "ABC")
+    if a.length and b.length and c.length:
+        evaluation, carrier = trial.lifted("ABC").values.evaluation, trial.carrier
+        first = carrier.composed(carrier.composed(a.held, b.held, evaluation), c.held, evaluation)
+        last = carrier.composed(a.held, carrier.composed(b.held, c.held, evaluation), evaluation)
+        for name in first:
+            yield from _of_held(f"(a ∘ b) ∘ c for {name}", first[name], last[name])
 
 
 def _rebase(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:

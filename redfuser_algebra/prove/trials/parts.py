@@ -5,20 +5,21 @@ meaning of a form written down a second time, apart from the interpreter in `run
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr, call, subterms, symbol
 from redfuser_algebra.prove.trials.arithmetic import (
     NOWHERE, SMALLEST, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
 
 PRIME = "'"
+_PLAIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 class Incomplete(Exception):
@@ -90,10 +91,11 @@ class Carrier:
     def lift(self, instance: Instance, about: Part | None = None) -> Part:
         """The state of all elements of an instance, at their own pivots or at those of another part."""
         values, held = self.values(instance, len(instance.positions)), {}
+        whole = self.composed_elements(values)
         for component in self.form.state:
             if about is not None:
                 self._bind_pivots(values, component, about)
-            held[component.name] = self._lifted(component, values)
+            held[component.name] = self._lifted(component, values) if component.joined is None else whole[component.name]
             if about is None:
                 values.hold(component.name, held[component.name])
         return Part(held, len(instance.positions), values if about is None else about.values)
@@ -152,11 +154,41 @@ class Carrier:
             return a if a.length else b
         length, held = a.length + b.length, {}
         merged = self.values(a.values.evaluation.instance, length)
+        whole = self.composed(a.held, b.held, merged.evaluation)
         for component in self.form.state:
             moved = [self.rebased(component, part, merged) for part in (a, b)]
-            held[component.name] = self.joined(component, *moved, merged.evaluation)
+            held[component.name] = (
+                self.joined(component, *moved, merged.evaluation) if component.joined is None else whole[component.name])
             merged.hold(component.name, held[component.name])
         return Part(held, length, merged)
+
+    def composed(self, a: Mapping[str, Held], b: Mapping[str, Held], evaluation: Evaluation) -> dict[str, Held]:
+        """What an earlier and a later part hold together of the ordered components, and of the sums they read."""
+        symbols = {name + mark: held.value for part, mark in ((a, ""), (b, PRIME)) for name, held in part.items()}
+        joins = {c.name: joined for c in self.form.state if (joined := self._joins.get(c.name)) is not None}
+        step = evaluation.with_symbols(symbols)
+        return {name: Held(step.number(joined), a[name].present | b[name].present) for name, joined in joins.items()}
+
+    def composed_elements(self, values: Values) -> dict[str, Held]:
+        """The elements of an instance composed one after the other; of none, what is there before the first."""
+        evaluation, joins = values.evaluation, self._joins
+        dim, length = evaluation.instance.dim(self.form.axis), len(evaluation.instance.positions)
+        present = np.full((1,) * evaluation.ndim, length > 0)
+        components = [component for component in self.form.state if component.name in joins]
+        if not length:
+            return {c.name: Held(self.arithmetic.full(c.empty, evaluation.ndim), present) for c in components}
+        lifts = {c.name: values.evaluation.number(c.lift) for c in components}
+        elements = [{name: Held(np.take(lift, [at] if lift.shape[dim] > 1 else [0], dim), present) for name, lift in lifts.items()}
+                    for at in range(length)]
+        return reduce(lambda a, b: self.composed(a, b, evaluation), elements)
+
+    @cached_property
+    def _joins(self) -> dict[str, Expr]:
+        """What joins the ordered components and those that they read."""
+        own = {c.name: c.joined for c in self.form.state if c.joined is not None}
+        read = {name.removesuffix(PRIME) for name in symbol_names(*own.values())}
+        return own | {c.name: call(_PLAIN[c.monoid], c.symbol, symbol(c.name + PRIME, c.axes))
+                      for c in self.form.state if c.name in read and c.joined is None}
 
     def joined(self, component: Component, a: Held, b: Held, evaluation: Evaluation) -> Held:
         """a ⊕ b at the same pivots."""
@@ -180,7 +212,8 @@ class Carrier:
         monoid = MONOIDS[component.monoid]
         lowest = float("inf") if component.monoid in SMALLEST else -float("inf")
         ndim = like.value.ndim
-        nothing = np.broadcast_to(self.arithmetic.full(monoid.identity, ndim), like.value.shape)
+        nothing = np.broadcast_to(
+            self.arithmetic.full(monoid.identity if component.joined is None else component.empty, ndim), like.value.shape)
         won = np.broadcast_to(self.arithmetic.full(lowest, ndim), like.value.shape) if monoid.indexed else None
         return Held(nothing, np.zeros(like.present.shape, bool), won)
 

@@ -1,0 +1,169 @@
+"""The checker that multiplies out: both sides of a recurrence's equations over its semiring, in one normal form.
+
+In: a form and its obligations.  Out: evidence.  ⊗ distributes over ⊕ in every semiring of the table, so two terms with
+the same sum of products are equal.  Choices are taken apart into cases; what is no ⊕ or ⊗ is an unknown.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from math import isinf
+
+from redfuser_algebra.algebra.semirings import DUAL, SEMIRINGS
+from redfuser_algebra.discover.form import FusedForm
+from redfuser_algebra.language.expr import Expr, call, subterms
+from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
+from redfuser_algebra.prove.obligations import Obligation
+from redfuser_algebra.prove.recurrences import Equation, associativity, equations
+
+CHECKER = "distribution"
+MOST_CONDITIONS = 8
+
+Product = frozenset[tuple[Expr, Fraction]]
+"""Unknowns with their exponents; over a tropical semiring with their multiples."""
+Sum = dict[Product, Fraction]
+"""Products with their factors; over a tropical semiring with what is added to them."""
+NOTHING: Product = frozenset()
+
+
+class Unread(Exception):
+    """A term that is no sum of products here."""
+
+
+def distributed(form: FusedForm, obligations: Sequence[Obligation]) -> Iterator[tuple[str, Evidence]]:
+    """The id of every obligation about a recurrence, with the evidence."""
+    records = {recurred.name: recurred for recurred in form.recurrences}
+    for obligation in obligations:
+        if obligation.kind == "recurrence":
+            recurred = records[obligation.about[0]]
+            yield obligation.id, _evidence(((recurred.semiring, equations(form, recurred)),), ", then induction over the elements")
+        elif obligation.id == "monoid:compose":
+            yield obligation.id, _evidence([(r.semiring, associativity(form, r)) for r in form.recurrences])
+
+
+def _evidence(asked: Sequence[tuple[str, Iterable[Equation]]], then: str = "") -> Evidence:
+    rows = [(semiring, *equation) for semiring, found in asked for equation in found]
+    for semiring, what, left, right in rows:
+        try:
+            if not equal(semiring, left, right):
+                return Evidence(CHECKER, CANNOT, {"reason": f"{what}: {left} and {right} do not multiply out to the same"})
+        except Unread as reason:
+            return Evidence(CHECKER, CANNOT, {"reason": f"{what}: {reason}"})
+    over = " and ".join(dict.fromkeys(semiring for semiring, _ in asked))
+    return Evidence(CHECKER, PROVED, {"method": f"{len(rows)} equations multiplied out{then}",
+                                      "over": f"{over}, where elements are finite or the zero of ⊕"})
+
+
+def equal(semiring: str, left: Expr, right: Expr) -> bool:
+    """Whether two terms have one normal form, whichever way the choices in them go.  Raises Unread."""
+    conditions = list(dict.fromkeys(term.args[0] for term in subterms(left, right) if term.op == "where"))
+    if len(conditions) > MOST_CONDITIONS:
+        raise Unread(f"more than {MOST_CONDITIONS} conditions")
+    ways = (dict(zip(conditions, way, strict=True)) for way in product((True, False), repeat=len(conditions)))
+    return all(Normal(semiring, way).of(left) == Normal(semiring, way).of(right) for way in ways)
+
+
+class Normal:
+    """Terms as sums of products over one semiring, with choices made."""
+
+    def __init__(self, semiring: str, chosen: Mapping[Expr, bool]) -> None:
+        self.semiring, self.chosen = semiring, chosen
+        self.tropical = SEMIRINGS[semiring].idempotent
+        self.better: Callable = {"max-plus": max, "min-plus": min}.get(semiring, lambda a, b: a + b)
+        self.join = SEMIRINGS[semiring].plus
+
+    def of(self, term: Expr) -> Sum:
+        """The normal form.  Raises Unread."""
+        if term.op == "where":
+            return self.of(term.args[1 if self.chosen[term.args[0]] else 2])
+        if term.op == "const":
+            return self._number(term.value)
+        rule = (_TROPICAL if self.tropical else _PLAIN).get(term.op)
+        if term.op == self.join:
+            return self.added(*map(self.of, term.args))
+        return rule(self, term) if rule and not (term.op == "abs" and self.join != "maximum") else {frozenset({(term, Fraction(1))}): self._one}
+
+    @property
+    def _one(self) -> Fraction:
+        return Fraction(0 if self.tropical else 1)
+
+    def _number(self, value: float) -> Sum:
+        if value == SEMIRINGS[self.semiring].zero:
+            return {}
+        if isinstance(value, float) and isinf(value):
+            raise Unread(f"{value} among numbers")
+        return {NOTHING: Fraction(value)}
+
+    def added(self, a: Sum, b: Sum) -> Sum:
+        """⊕, with what cancels left out."""
+        total = dict(a)
+        for inside, factor in b.items():
+            total[inside] = self.better(total[inside], factor) if inside in total else factor
+        return {inside: factor for inside, factor in total.items() if factor or self.tropical}
+
+    def product(self, a: Sum, b: Sum) -> Sum:
+        """⊗, multiplied out."""
+        total: Sum = {}
+        for one, other in product(a.items(), b.items()):
+            powers = dict(one[0])
+            for unknown, power in other[0]:
+                powers[unknown] = powers.get(unknown, Fraction(0)) + power
+            factor = one[1] + other[1] if self.tropical else one[1] * other[1]
+            total = self.added(total, {frozenset((u, p) for u, p in powers.items() if p): factor})
+        return total
+
+    def opposite(self, term: Expr) -> Sum:
+        """−a: of a tropical sum, by way of the dual."""
+        if term.op == "const":
+            return self._number(-term.value)
+        if not self.tropical:
+            return {inside: -factor for inside, factor in self.of(term).items()}
+        dual = Normal(DUAL[self.semiring], self.chosen).of(term)
+        if not dual:
+            raise Unread("the opposite of zero")
+        return {frozenset((unknown, -power) for unknown, power in inside): -factor for inside, factor in dual.items()}
+
+    def power(self, term: Expr, exponent: int) -> Sum:
+        """⊗ of a term with itself."""
+        result: Sum = {NOTHING: self._one}
+        for _ in range(exponent):
+            result = self.product(result, self.of(term))
+        return result
+
+
+def _whole(term: Expr) -> int:
+    if term.op != "const" or term.value not in range(9):
+        raise Unread(f"the exponent {term}")
+    return int(term.value)
+
+
+def _multiple(normal: Normal, term: Expr) -> Sum:
+    number, other = sorted(term.args, key=lambda arg: arg.op != "const")
+    if number.op != "const":
+        return {frozenset({(term, Fraction(1))}): Fraction(0)}
+    if number.value == -1:
+        return normal.opposite(other)
+    return normal.power(other, _whole(number))
+
+
+def _quotient(normal: Normal, term: Expr) -> Sum:
+    above, below = term.args
+    return normal.product(normal.of(above), {frozenset({(below, Fraction(-1))}): Fraction(1)})
+
+
+_PLAIN: dict[str, Callable[[Normal, Expr], Sum]] = {
+    "multiply": lambda normal, term: normal.product(*map(normal.of, term.args)),
+    "negative": lambda normal, term: normal.opposite(term.args[0]),
+    "subtract": lambda normal, term: normal.added(normal.of(term.args[0]), normal.opposite(term.args[1])),
+    "power": lambda normal, term: normal.power(term.args[0], _whole(term.args[1])),
+    "divide": _quotient,
+}
+_TROPICAL: dict[str, Callable[[Normal, Expr], Sum]] = {
+    "add": lambda normal, term: normal.product(*map(normal.of, term.args)),
+    "negative": lambda normal, term: normal.opposite(term.args[0]),
+    "subtract": lambda normal, term: normal.product(normal.of(term.args[0]), normal.opposite(term.args[1])),
+    "multiply": _multiple,
+    "abs": lambda normal, term: normal.of(call("maximum", term.args[0], -term.args[0])),
+}
+"""How terms are read; what has no rule is an unknown."""

@@ -1,0 +1,91 @@
+"""What a recurrence's components claim, as equations: with them, the matrix of a part is the product of its elements'.
+
+In: a form and a record of one of its recurrences.  Out: pairs of terms over free states, elements and components that
+have to be equal.  By induction over the elements, they make the result that is read off the state that of the steps.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
+from redfuser_algebra.discover.form import FusedForm, Recurred
+from redfuser_algebra.discover.recurrence import STEPS
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.prove.trials.parts import PRIME
+
+Rows = Sequence[Sequence[Expr]]
+Equation = tuple[str, Expr, Expr]
+
+
+def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
+    """Of the step, of one element, of two parts, and of the result: what, left side, right side."""
+    semiring = SEMIRINGS[recurred.semiring]
+    carried = {component.name: component for component in form.state}
+    symbols = {part for row in recurred.entries for entry in row for part in subterms(entry) if part.op == "symbol"}
+    lifts = {part: carried[part.name].lift for part in symbols}
+    joins = {part: joined(form, part.name) for part in symbols}
+    later = {part: symbol(part.name + PRIME, part.axes) for part in symbols}
+    step = dict(recurred.steps)
+    for number, (function, row) in enumerate(zip(recurred.basis, recurred.rows, strict=True), 1):
+        yield f"step, row {number}", substitute(function, step), _combination(semiring, row, recurred.basis)
+    lifted = _identity(semiring, len(recurred.basis)) if recurred.between else recurred.rows
+    yield from _pairs("one element", _at(recurred.entries, lifts), lifted)
+    parts = [_at(recurred.entries, later), recurred.entries]
+    if recurred.between:
+        parts.insert(1, _at(recurred.rows, dict(recurred.between)))
+    yield from _pairs("two parts", _at(recurred.entries, joins), reduce(lambda a, b: _product(semiring, a, b), parts))
+    whole = recurred.entries if not recurred.between else _product(semiring, recurred.entries, _at(recurred.rows, dict(recurred.begins)))
+    value = {result.name: result.value for result in form.results}[recurred.name]
+    seen = value.args[2] if recurred.between else value
+    starts = [substitute(function, dict(recurred.starts)) for function in recurred.basis]
+    yield "the result", seen, _combination(semiring, whole[recurred.row], starts)
+
+
+def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
+    """(a ∘ b) ∘ c = a ∘ (b ∘ c), component by component."""
+    entries = [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between]
+    names = dict.fromkeys(part.name.removesuffix(PRIME) for entry in entries for part in subterms(entry) if part.op == "symbol")
+    axes = {name: form.component(name).axes for name in names}
+
+    def part(letter: str) -> dict[str, Expr]:
+        return {name: symbol(f"{name}_{letter}", axes[name]) for name in names}
+
+    def both(a: Mapping[str, Expr], b: Mapping[str, Expr]) -> dict[str, Expr]:
+        values = {symbol(name, axes[name]): a[name] for name in names} | {symbol(name + PRIME, axes[name]): b[name] for name in names}
+        return {name: substitute(joined(form, name), values) for name in names}
+
+    first, last = both(both(part("a"), part("b")), part("c")), both(part("a"), both(part("b"), part("c")))
+    yield from ((f"(a ∘ b) ∘ c for {name}", first[name], last[name]) for name in names)
+
+
+def joined(form: FusedForm, name: str) -> Expr:
+    """What two neighbouring parts make of a component, over its symbols in the earlier and, primed, in the later one."""
+    component = form.component(name)
+    if component.joined is not None:
+        return component.joined
+    return call(STEPS[component.monoid], component.symbol, symbol(name + PRIME, component.axes))
+
+
+def _at(rows: Rows, values: Mapping[Expr, Expr]) -> Rows:
+    return [[substitute(entry, dict(values)) for entry in row] for row in rows]
+
+
+def _pairs(what: str, left: Rows, right: Rows) -> Iterator[Equation]:
+    for k, (own, other) in enumerate(zip(left, right, strict=True), 1):
+        for j, pair in enumerate(zip(own, other, strict=True), 1):
+            yield f"{what}, entry {k}, {j}", *pair
+
+
+def _identity(semiring: Semiring, size: int) -> Rows:
+    return [[const(semiring.one if k == j else semiring.zero) for j in range(size)] for k in range(size)]
+
+
+def _combination(semiring: Semiring, factors: Sequence[Expr], values: Sequence[Expr]) -> Expr:
+    return reduce(lambda a, b: call(semiring.plus, a, b),
+                  (call(semiring.times, factor, value) for factor, value in zip(factors, values, strict=True)))
+
+
+def _product(semiring: Semiring, a: Rows, b: Rows) -> Rows:
+    columns = list(zip(*b, strict=True))
+    return [[_combination(semiring, row, column) for column in columns] for row in a]
