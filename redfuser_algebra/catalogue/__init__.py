@@ -20,6 +20,7 @@ from redfuser_algebra.catalogue import (  # noqa: F401  (each module enters its 
     outliers,
     fitting,
     physics,
+    streaming,
 )
 from redfuser_algebra.catalogue.awaited import AWAITED
 from redfuser_algebra.catalogue.entry import ENTRIES, Entry

@@ -86,10 +86,8 @@ class Matrices:
         return reduce(lambda a, b: _product(self.closed, a, b), parts)
 
     def row(self, found: Recurrence) -> int | None:
-        """The row of the target of a recurrence with the same steps; None for others."""
-        same = [*found.steps.items(), *found.starts.items()]
-        own = [*self.found.steps.items(), *self.found.starts.items()]
-        if len(same) != len(own) or any(a is not b for pairs in zip(same, own, strict=True) for a, b in zip(*pairs, strict=True)):
+        """The row of the target of a recurrence whose states are among these; None for others."""
+        if not self.found.holds(found):
             return None
         return {monomial: k for k, monomial in enumerate(self.closed.basis)}.get(((found.target, 1),))
 

@@ -23,6 +23,10 @@ class Recurrence:
     steps: dict[Expr, Expr]
     target: Expr
 
+    def holds(self, other: Recurrence) -> bool:
+        """Whether the states of another one are among these, with the same starts and steps."""
+        return all(self.steps.get(state) is step and self.starts[state] is other.starts[state] for state, step in other.steps.items())
+
 
 def is_ordered(term: Expr) -> bool:
     """Whether a value depends on the order of elements: there is a scan in it."""

@@ -23,7 +23,7 @@ from redfuser_algebra.discover.largest import about_largest
 from redfuser_algebra.discover.ordered import matrices
 from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
-from redfuser_algebra.discover.recurrence import is_ordered, recurrence
+from redfuser_algebra.discover.recurrence import Recurrence, is_ordered, recurrence
 from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums
@@ -145,15 +145,21 @@ class Search:
         known = [(each, k) for each in self._kept_matrices if (k := each.made.row(found)) is not None]
         if not known:
             try:
-                made = matrices(found, self.axis)
+                made = matrices(self._widest(found), self.axis)
+                made = made if made.row(found) is not None else matrices(found, self.axis)
             except NotClosed as refusal:
                 raise Unmoved(refusal.term, str(refusal)) from refusal
             self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
-            known = [(self._kept_matrices[-1], 0)]
+            known = [(self._kept_matrices[-1], made.row(found))]
         matrix, k = known[0]
         self.recurrences.append(recurred(reduction.name, k, matrix))
         self._drafts.needs |= {draft.name for draft in matrix.drafts}
         return matrix.read(k)
+
+    def _widest(self, found: Recurrence) -> Recurrence:
+        """The recurrence of the cascade with most states that has all of these, so that they are kept once."""
+        others = (recurrence(r, self.axis, self.facts.moves) for r in self.cascade.reductions if r.monoid == "compose")
+        return max((other for other in others if other.holds(found)), key=lambda other: len(other.steps), default=found)
 
     def _plain(self, reduction: Reduction, monoid: str, lift: Expr) -> Expr:
         return self._sums.result(lift, None) if monoid == "sum" else self._component(reduction, monoid, lift, None).symbol

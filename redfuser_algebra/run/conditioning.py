@@ -12,7 +12,7 @@ infinite value is an example.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import Evaluation
+from redfuser_algebra.run.recurrence import state_symbol
+from redfuser_algebra.run.recurrence_bounds import ordered_bounds, scan_bound
 from redfuser_algebra.run.reduction_bounds import SMALLEST, WHOLE, Terms, distance
 from redfuser_algebra.run.rounding import spacing
 
@@ -60,6 +62,8 @@ def form_error_bounds(operator: Operator, form: FusedForm, binding: Binding, uni
     """The same for the formulas of a fused form that sweeps all elements at once."""
     environment = environment_of(operator, binding, form)
     errors = Errors(replace(environment, symbols={}, partial=True), unit, definitions(form))
+    if any(component.joined is not None for component in form.state):
+        errors.bind(ordered_bounds(errors, form, environment.dim(form.axis), environment.sizes[form.axis]))
     return structured(operator, [errors.of(output) for output in form.outputs], environment)
 
 
@@ -99,6 +103,25 @@ class Errors:
             self.known[term] = np.where(error != error, np.inf, error)
         return self.known[term]
 
+    def pair(self, term: Expr) -> Pair:
+        """The value and its bound, both laid out."""
+        error = self.of(term)
+        return self.evaluation.of(term), error
+
+    def bind(self, pairs: Mapping[str, Pair]) -> None:
+        """Give symbols their values and bounds."""
+        for name, (value, error) in pairs.items():
+            self.evaluation.environment.symbols[name], self._symbols[name] = value, error
+
+    def inside(self, pairs: Mapping[str, Pair]) -> Errors:
+        """The same with more symbols, and nothing known yet."""
+        environment = self.evaluation.environment
+        own = {**environment.own, **{name + "'": axes for name, axes in environment.own.items() if not name.endswith("'")}}
+        made = Errors(replace(environment, symbols=dict(environment.symbols), own=own), self.unit, self._meaning)
+        made._symbols = dict(self._symbols)
+        made.bind(pairs)
+        return made
+
     def _define(self, name: str) -> None:
         meaning = self._meaning[name]
         error = self.of(meaning)
@@ -110,8 +133,13 @@ class Errors:
             environment = self.evaluation.environment
             error = np.broadcast_to(self._symbols[term.name], environment.symbols[term.name].shape)
             return environment.read_along(error, environment.own.get(term.name, term.axes), term.axes)
+        if term.op == "state":
+            return self._symbols[state_symbol(term)]
         if not term.args:
             return np.zeros(value.shape)
+        if term.op == "scan":
+            environment = self.evaluation.environment
+            return scan_bound(self, term, environment.dim(term.axis), environment.sizes[term.axis])
         if term.op == "reduce":
             return self._reduced(term, value)
         operands = [(self.evaluation.of(arg), self._bound(arg)) for arg in term.args]

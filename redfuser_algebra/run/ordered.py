@@ -25,7 +25,7 @@ Values = Mapping[str, np.ndarray]
 
 def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr], np.ndarray]) -> dict[str, np.ndarray]:
     """What a chunk of at least one element holds of the ordered components, and of those they are joined with."""
-    joins = _joins(form)
+    joins = joins_of(form)
     dim, length = chunk.dim(form.axis) + chunk.ndim, chunk.sizes[form.axis]
     parts = {c.name: stretched(value(c.lift), dim, length).astype(np.float64) for c in form.state if c.name in joins}
     while length > 1:
@@ -50,7 +50,7 @@ def join(joins: Mapping[str, Expr], environment: Environment, earlier: Values, l
     return dict(zip(joins, values, strict=True))
 
 
-def _joins(form: FusedForm) -> dict[str, Expr]:
+def joins_of(form: FusedForm) -> dict[str, Expr]:
     """What joins the ordered components and all that this reads, ordinary components included."""
     components = {component.name: component for component in form.state}
     joins = {name: component.joined for name, component in components.items() if component.joined is not None}

@@ -26,7 +26,7 @@ def scanned(evaluation: Evaluation, term: Expr) -> np.ndarray:
     dim, length = environment.dim(axis), environment.sizes[axis]
     states = [_wide(evaluation.value(start)) for start in term.args[:len(names)]]
     elements: dict[Expr, Expr] = {}
-    steps = [_with_elements(step, axis, elements) for step in term.args[len(names):]]
+    steps = [with_elements(step, axis, elements) for step in term.args[len(names):]]
     values = {name.name: evaluation.value(element) for element, name in elements.items()}
     passed = []
     for at in range(length):
@@ -44,10 +44,10 @@ def _wide(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float64, copy=False)
 
 
-def _with_elements(term: Expr, axis: str, elements: dict[Expr, Expr]) -> Expr:
+def with_elements(term: Expr, axis: str, elements: dict[Expr, Expr]) -> Expr:
     """A step with every largest part that is free of states, but varies along the axis, as a symbol; `elements` has them."""
     if unbound_states(term):
-        return term if term.op == "state" else children_replaced(term, tuple(_with_elements(arg, axis, elements) for arg in term.args))
+        return term if term.op == "state" else children_replaced(term, tuple(with_elements(arg, axis, elements) for arg in term.args))
     if axis not in term.axes:
         return term
     return elements.setdefault(term, symbol(f"element {len(elements)}", tuple(a for a in term.axes if a != axis)))

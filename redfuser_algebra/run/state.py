@@ -299,10 +299,12 @@ def _ended(component: Component, held: Held, state: State, final: _Values, stuck
 
 def _check_enough(form: FusedForm, state: State) -> None:
     """The operator as written has no value on too few elements, so neither has its form."""
+    rows = [row for row in form.results if row.monoid] if form.recurrences else form.state
+    for row in rows if state.length == 0 else ():
+        if row.mask is None and not MONOIDS[row.monoid].empty:
+            raise nothing_to_choose_from(row.monoid, form.axis)
     for component in form.state:
         monoid = MONOIDS[component.monoid]
-        if state.length == 0 and component.mask is None and not monoid.empty:
-            raise nothing_to_choose_from(monoid.name, form.axis)
         if monoid.counted and _places(component, state.environment) > state.length:
             raise too_few(monoid.name, _places(component, state.environment), form.axis, state.length)
 

@@ -75,7 +75,8 @@ class Trial:
         key = ("joined", first, second, about)
         if key not in self._known:
             a, b = self.lifted(first, about), self.lifted(second, about)
-            held = {c.name: self.join(c, a.held[c.name], b.held[c.name]) for c in self.form.state}
+            held = {c.name: self.join(c, a.held[c.name], b.held[c.name]) for c in self.form.state if c.joined is None}
+            held |= self.carrier.composed(a.held, b.held, self.lifted("ABC").values.evaluation)
             self._known[key] = Part(held, a.length + b.length, a.values)
         return self._known[key]
 
