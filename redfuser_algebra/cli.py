@@ -20,9 +20,10 @@ import typer
 from rich.text import Text
 
 import redfuser_algebra as ra
+from redfuser_algebra.bench import coverage
 from redfuser_algebra.bench import demo as demonstration
 from redfuser_algebra.bench.commands import bench
-from redfuser_algebra.console import err, print_json, progress, show, show_lines, show_table, working
+from redfuser_algebra.console import err, out, print_json, progress, show, show_lines, show_table, working
 from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
@@ -273,7 +274,7 @@ def audit(target: Target, dtype: Annotated[str, typer.Option(help="Of the number
 
 @app.command()
 def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-              table: Annotated[bool, typer.Option("--table", help="With verdicts, words and sources.")] = False) -> int:
+              table: Annotated[bool, typer.Option("--table", help="Verdict, state, laws and kernels of each, as kernels/README.md has them.")] = False) -> int:
     """List the operators that come with the package."""
     groups = ra.operators.groups()
     if group is not None and group not in groups:
@@ -282,10 +283,16 @@ def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")
     if not table:
         show((title, list(names)) for title, names in chosen.items())
         return 0
-    entries = [(title, ra.operators.entry(name)) for title, names in chosen.items() for name in names]
-    show_table(["operator", "group", "verdict", "reason", "words", "source"],
-               [[e.operator.name, title, e.verdict, e.reason, "" if e.words is None else str(e.words), e.source]
-                for title, e in entries])
+    asked = [name for names in chosen.values() for name in names]
+    rows = []
+    with progress("deciding") as told:
+        for row in coverage.statuses(asked):
+            rows.append(row)
+            told(len(rows), len(asked))
+    if out.is_terminal:
+        show_table(list(coverage.HEAD), [row.cells() for row in rows])
+    else:
+        show_lines(coverage.markdown(rows).splitlines())
     return 0
 
 

@@ -1,9 +1,12 @@
 """The catalogue: every operator means what its NumPy reference says, can be read back from its text, and says where
 it comes from.  An entry becomes a test by being there."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from redfuser_algebra.bench.coverage import markdown, statuses
 from redfuser_algebra.catalogue import AWAITED, Catalogue, operators
 from redfuser_algebra.catalogue.entry import ENTRIES, REASONS, entry
 from redfuser_algebra.language import functions as ra
@@ -128,3 +131,9 @@ def test_the_check_notices_another_function(right, wrong):
     row = ENTRIES[right]
     with pytest.raises(AssertionError):
         check(row.operator, ENTRIES[wrong].reference, row.inputs(np.random.default_rng(1), 9))
+
+
+@pytest.mark.slow
+def test_the_folder_of_kernels_holds_the_table_of_the_catalogue():
+    path = Path(__file__).parents[1] / "kernels" / "README.md"
+    assert not path.exists() or path.read_text(encoding="utf-8") == markdown(statuses(operators))

@@ -286,9 +286,11 @@ def test_the_catalogue_lists_every_operator(redfuser):
 
 def test_the_catalogue_as_a_table_of_one_group(redfuser):
     told = redfuser("catalogue", "--group", "routing", "--table")
-    head, *rows = told.out.splitlines()
-    assert head.split() == ["operator", "group", "verdict", "reason", "words", "source"]
-    assert [row.split()[0] for row in rows] == list(ra.operators.groups()["routing"])
+    head, _, *rows = (line.strip("| ").split(" | ") for line in told.out.splitlines() if line.startswith("|"))
+    assert head == ["operator", "verdict", "reason", "state", "laws", "CPU", "CUDA"]
+    assert [row[0] for row in rows] == list(ra.operators.groups()["routing"])
+    softmax = next(row for row in rows if row[0] == "moe_routing")
+    assert softmax[1] == "fusable" and "topk" in softmax[3] and softmax[5] == "yes"
     assert redfuser("catalogue", "--group", "rooting").code == BAD
 
 

@@ -45,6 +45,8 @@ def proof_module(verdict: Verdict) -> str:
     try:
         if verdict.fused is not None:
             main = verdict.fused.decision.main
+            if main.form.recurrences:
+                raise Unprintable("recurrences")
             return fused_module(verdict.operator, main.cascade, main.form)
         if verdict.refusal.witness is not None:
             return refused_module(verdict.operator, verdict.refusal)

@@ -97,6 +97,12 @@ class Evaluation:
             self.nodes[term] = self._rules.get(term.op, Evaluation._function)(self, term)
         return self.nodes[term]
 
+    def beside(self, nodes: Mapping[Expr, Node]) -> Evaluation:
+        """An evaluation of its own in the same setting, in which some terms have these nodes."""
+        made = Evaluation(self.setting, self._rules, self.side)
+        made.nodes.update(nodes)
+        return made
+
     def number(self, term: Expr) -> Node:
         """The value of a term as numbers: truth counts as 1 and 0."""
         node = self.node(term)

@@ -13,15 +13,16 @@ from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elementwise import ELEMENTWISE
-from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
+from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting, Unsupported
 from redfuser_algebra.prove.refutation.folding import NOTHING, folded, leave_one_out
+from redfuser_algebra.prove.refutation.stepping import stepped
 
 Pulled = tuple[np.ndarray | None, ...]
 
 
 def evaluated(setting: Setting, side: int | None = None) -> Evaluation:
     """An evaluation that knows every operation; open choices are answered with `side` if it is given."""
-    return Evaluation(setting, {**ELEMENTWISE, "reduce": folded}, side)
+    return Evaluation(setting, {**ELEMENTWISE, "reduce": folded, "scan": stepped}, side)
 
 
 def gradient(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -55,6 +56,8 @@ def _pulled(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
     """What the weight of a term becomes on its operands."""
     if term.op == "reduce":
         return _through_reduction(evaluation, term, weight)
+    if term.op == "scan":
+        raise Unsupported("a derivative through a scan")
     if term.op in _CHOOSING:
         return _CHOOSING[term.op](evaluation, term, weight)
     name = TOTAL_TWINS.get(term.op, term.op)
