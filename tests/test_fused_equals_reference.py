@@ -127,7 +127,7 @@ def order_matters(operator):
     """Whether an output keeps the axis, or depends on where along it an element stands."""
     terms = subterms(*operator.outputs)
     return any("l" in output.axes for output in operator.outputs) or any(
-        term.op == "index" and term.axis == "l" or
+        term.op == "scan" or term.op == "index" and term.axis == "l" or
         term.op == "reduce" and term.axis == "l" and (MONOIDS[term.monoid].indexed or not MONOIDS[term.monoid].commutative)
         for term in terms)
 

@@ -221,6 +221,7 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
     yield from _positions(search)
     yield from _divisors(search, results)
     yield from _cancellations(search, results)
+    yield from _uncentred(search)
 
 
 def _order_facts(search: Search) -> Iterator[Fact]:
@@ -278,6 +279,15 @@ def _divisors(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
             yield _related("sign", divisor, ">", const(0), ": a safe divisor once an element took part")
         else:
             yield Fact("danger", f"{said(divisor)} divides and may be 0: the result is then what IEEE division gives")
+
+
+def _uncentred(search: Search) -> Iterator[Fact]:
+    for recurred in search.recurrences:
+        steps = dict(recurred.steps)
+        for state, start in recurred.starts:
+            if steps.get(state) is state and start.op != "size":
+                yield Fact("danger", f"{recurred.name} is kept apart from {said(start)}, which is known only at the end: it cancels "
+                                     "where that is large against the elements' spread")
 
 
 def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
