@@ -102,6 +102,21 @@ def test_names_that_kernels_use_themselves_are_free_for_operators(interpreted_ke
     assert list(cpu.run_cpu(clash, fused.form, binding)) == [17.0, 17.0]
 
 
+def test_a_sum_with_one_element_reads_that_alone(interpreted_kernels):
+    """At the edges of tiles, and where no element is meant; what lies elsewhere does not leak, be it NaN."""
+    @operator
+    def chosen(x: "l", at: "m"):
+        return ra.sum(ra.where(ra.index("l") == at, x, 0.0), "l")
+
+    fused, x, at = fuse(chosen), np.arange(1.0, 101.0, dtype=np.float32), np.array([0, 63, 64, 99, 50, 100, -1])
+    for hole in (50, 63):
+        binding = chosen.bind(np.where(np.arange(100) == hole, np.float32(np.nan), x), at)
+        got = cpu.run_cpu(chosen, fused.form, binding, Schedule(64))
+        assert np.array_equal(got, reference(chosen, binding), equal_nan=True)
+    made = kernels.kernel_for(chosen, fused.form, cpu.signature_of(binding)).source.text
+    assert "pick_" in made and "fold_" not in made, "one element is summed in a loop"
+
+
 def test_printing_twice_gives_the_same_text():
     signature = Signature({"x": "f4"}, {})
     text = print_cpu(program("softmax_entropy"), signature).text

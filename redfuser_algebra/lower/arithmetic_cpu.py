@@ -12,16 +12,16 @@ from redfuser_algebra.lower.products_cpu import MASKED_PRODUCT, MULTIPLY
 # exp(x) = 2^n · e^r with n the nearest whole number to x / ln 2.  Adding and subtracting 1.5·2^23 rounds, and leaves n
 # in the low bits; no flag here may let the compiler cancel the two.  ln 2 is subtracted in two parts whose first has
 # so few bits that n times it is exact.  In float32 the polynomial gives 2·e^r, to be scaled by 2^(n−1): that is a
-# normal number up to the largest result, and 0 from n = −126 on.  In float64 2^n is applied in two factors, so that
-# results underflow gradually.
+# normal number up to the largest result, and 0 from n = −126 on; the number that rounds brings its exponent's 126 with it.
+# In float64 2^n is applied in two factors, so that results underflow gradually.
 _EXP4 = '''
 @njit(**PART, fastmath={"contract"})
 def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -31,7 +31,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * bits(i4((bits(f4(near), i4) << i4(23)) + i4(126 << 23)), f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 '''
 
 _EXP8 = '''

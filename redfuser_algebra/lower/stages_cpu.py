@@ -7,13 +7,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
-from redfuser_algebra.lower.scalar_code import Code, constant
+from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
 
@@ -27,7 +27,7 @@ SCANNED = 64
 
 class StagePrinter(FormulaPrinter):
     """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses, `summed` what matrix products sum
-    over; of `fetched` inputs the next fold fetches the next tile."""
+    over; of `fetched` inputs the next fold fetches the next tile; exponentials that are `kept` lie in a buffer."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         super().__init__(program, signature)
@@ -35,6 +35,7 @@ class StagePrinter(FormulaPrinter):
         self.reshaped: list[str] = []
         self.fetched: list[str] = []
         self.summed: list[str] = []
+        self.kept: set[Expr] = set()
 
     def held(self, name: str) -> Variable:
         """The variable of a component or value as it is now."""
@@ -69,12 +70,14 @@ class StagePrinter(FormulaPrinter):
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
         left = {u.name: self._left(u, rows) for u in multiplied}
         scanned = [u for u in updates if self._is_scanned(u)]
-        groups = self._groups([u for u in updates if u not in counts and u not in scanned])
+        picked = [u for u in updates if self._picked(u)]
+        groups = self._groups([u for u in updates if u not in (*counts, *scanned, *picked)])
         for number, ((columns, single), group) in enumerate(groups.items()):
             name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}"
             fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
             lines += self._in_pieces(fold) if self.fetched and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
+        lines += [line for update in picked for line in self._pick(f"pick_{update.name}", update)]
         lines = self.rows(lines) if rows else lines
         return lines + [self._multiply(u, *left[u.name], rows) for u in multiplied]
 
@@ -152,16 +155,43 @@ class StagePrinter(FormulaPrinter):
         types, joins = self._starts(function, scalars)
 
         def body() -> None:
+            shared = self._shared(function, updates) if function.wide == self.signature.real else []
             for update in updates:
                 if update.name in left:
                     self._write_left(function, update, *left[update.name])
                 else:
                     self._accumulate(function, update, columns, types.get(update.name, ""))
+            for name, term in shared:
+                function.line(f"{name}[{function.index(axis)}] = {function.code(term).to(self.signature.real).text}")
 
         self.nested(function, (axis, *columns), body)
         if columns and all(column in self.fixed for column in columns):
             _in_registers(function, [self.held(u.name).name for u in updates if u.name not in left])
         return [self.printed(function), *joins]
+
+    def _shared(self, function: Function, updates: list[Update]) -> list[tuple[str, Expr]]:
+        """What the exponentials are kept in that this fold takes first, and later ones take again; those read them there."""
+        axis, new = self.program.axis, []
+        terms = dict.fromkeys(term for update in updates for term in _exponentials(update) if term in self._again)
+        for term in terms if not self.program.block else ():
+            name = self._again[term]
+            given = f"{name}[at:at + piece]" if self.in_pieces else name
+            if term in self.kept:
+                function.nest[-1].known[term, False] = Code(f"{function.argument(name, given)}[{function.index(axis)}]", self.signature.real)
+                continue
+            self.kept.add(term)
+            self.buffers.append(f"{name}_all = empty((tile,), {self.signature.real})")
+            self.reshaped.append(f"{name} = shaped({name}_all, (n,))")
+            new.append((function.argument(name, given), term))
+        return new
+
+    @cached_property
+    def _again(self) -> dict[Expr, str]:
+        """Buffers for the exponentials of elements that lifts of more than one stage take."""
+        stages = [dict.fromkeys(term for update in stage for term in _exponentials(update)) for stage in self.program.stages]
+        terms = dict.fromkeys(term for stage in stages for term in stage)
+        fits = lambda term: self.program.axis in term.axes and not self.program.columns(term.axes) and sum(term in stage for stage in stages) > 1
+        return {term: f"E{number}" for number, term in enumerate(filter(fits, terms), 1)}
 
     def _starts(self, function: Function, updates: list[Update]) -> tuple[dict[str, str], list[str]]:
         """The types of accumulators in a loop, and how they join what is held; positions go on from where they are."""
@@ -178,6 +208,32 @@ class StagePrinter(FormulaPrinter):
             part = Code(f"r{number}", type_).to(held.type).text
             joins.append(f"{held.at_row()} = {joined(update.monoid, held.at_row(), part, held.type)}")
         return types, joins
+
+    def _picked(self, update: Update) -> tuple[Expr, Expr] | None:
+        """Where a sum has but one element, at a position that is known, as Σ [l = j]·x_l: that position, and the element."""
+        chosen, value, axis = update.mask, update.lift, self.program.axis
+        if chosen is None and value.op == "where" and value.args[2].op == "const" and value.args[2].value == 0:
+            chosen, value, _ = value.args
+        if update.monoid != "sum" or chosen is None or chosen.op != "equal" or self._columns(update):
+            return None
+        at, position = sorted(chosen.args, key=lambda arg: arg.op != "index")
+        fits = at.op == "index" and at.axis == axis and axis not in position.axes and self.storage.kind(position) == "i"
+        return (position, value) if fits else None
+
+    def _pick(self, name: str, update: Update) -> list[str]:
+        """The element at a position, if the tile has it."""
+        (position, value), held, axis = self._picked(update), self.held(update.name), self.program.axis
+        function = self.tile_function(name, self.held, "f8")
+        index, start, count = function.index(axis), function.argument("start", "t0"), function.argument("n", "n")
+        function.line(f"{index} = {function.code(position).text} - {start}")
+        function.line(f"{held.name} = {constant(0, held.type).text}")
+        function.open(axis)
+        function.line(f"{held.name} = {function.code(value).to(held.type).text}")
+        each = function.nest.pop().lines
+        for line in [f"if 0 <= {index} < {count}:", *indented(each)]:
+            function.line(line)
+        function.results[held.name] = "r0"
+        return [self.printed(function, loop=False), f"{held.at_row()} = {held.at_row()} + r0"]
 
     def _is_scanned(self, update: Update) -> bool:
         """Whether an update looks for the k largest of real numbers, one per element."""
@@ -279,3 +335,7 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
 def indented(lines: Iterable[str]) -> list[str]:
     """Lines one level further in."""
     return [f"    {line}" for line in lines]
+
+
+def _exponentials(update: Update) -> list[Expr]:
+    return [term for term in subterms(*(e for e in (update.lift, update.mask) if e is not None)) if prefers_single(term)]
