@@ -17,7 +17,7 @@ from redfuser_algebra.fused import fuse
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.operator import operator
-from redfuser_algebra.lower.bounds_cpu import may_hold
+from redfuser_algebra.lower.bounds_cpu import may_hold, must_hold
 from redfuser_algebra.lower.cost import default_schedule, estimate, work_of
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import LEVELS, Machine, Schedule, levels
@@ -149,13 +149,13 @@ def test_schedules_fit_their_caches():
     assert all(default_schedule(program("softmax"), {"l": 8192}, rows, 4, machine).threads <= rows for rows in (1, 2, 3))
 
 
-@given(st.integers(-9, 9), st.integers(0, 8), st.integers(1, 5), st.integers(0, 8), st.integers(1, 4), st.sampled_from([
+@given(st.integers(-9, 9) | st.just(math.nan), st.integers(0, 8), st.integers(1, 5), st.integers(0, 8), st.integers(1, 4), st.sampled_from([
     "index(l) <= index(m) + w", "abs(index(l) - index(m)) <= w", "(index(l) > w) & (index(l) < index(m))", "index(l) == index(m) - w",
     "(index(l) >= 4) | (-index(m) > w)"]))
-def test_a_tile_is_passed_over_only_where_its_mask_holds_nowhere(w, t0, n, i0, nb, mask):
+def test_a_mask_holds_somewhere_or_everywhere_in_a_tile_only_as_told(w, t0, n, i0, nb, mask):
     expr = parse_operator(f"masked(Q[m], K[l]; w): sum(Q * K, l, where={mask})").outputs[0].mask
     bounds = {"index l": ("t0", "(t0 + n - 1)"), "index m": ("i0", "(i0 + nb - 1)"), "param w": ("w", "w")}
-    condition = may_hold(expr, lambda leaf: bounds[f"{leaf.op} {leaf.attrs[0]}"])
+    somewhere, everywhere = (rule(expr, lambda leaf: bounds[f"{leaf.op} {leaf.attrs[0]}"]) for rule in (may_hold, must_hold))
     l, m = np.arange(t0, t0 + n)[:, None], np.arange(i0, i0 + nb)
     holds = {"index(l)": "l", "index(m)": "m"}
     written = mask
@@ -163,12 +163,16 @@ def test_a_tile_is_passed_over_only_where_its_mask_holds_nowhere(w, t0, n, i0, n
         written = written.replace(long, short)
     values = {"l": l, "m": m, "w": w, "t0": t0, "n": n, "i0": i0, "nb": nb, "abs": np.abs, "max": max}
     if np.any(eval(written, values)):
-        assert eval(condition, values)
+        assert eval(somewhere, values)
+    if everywhere and eval(everywhere, values):
+        assert np.all(eval(written, values))
 
 
 def test_causal_tiles_above_the_diagonal_are_passed_over():
     text = print_cpu(program("causal_attention"), Signature(dict.fromkeys("QKV", "f4"), {"scale": "f8", "offset": "i8"})).text
     assert "if not ((t0 <= ((i0 + nb - 1) + offset))):\n                continue" in text
+    whole = text[text.index("if ((t0 + n - 1) <= (i0 + offset)):"):]
+    assert whole.index("multiply(P1, V_tile") < whole.index("else:") < whole.index("product(P1, M1, V_tile")
 
 
 SPLIT = ["kurtosis", "covariance", "count_max", "argmax_argmin", "moment_of_inertia", "attn_tree_mask", "topk_mean_fixed", "attention", "padded_attention", "linear_regression"]

@@ -29,11 +29,27 @@ def may_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
         return may_hold(negated(mask.args[0]), leaf)
     if mask.op not in _COMPARED:
         return None
-    a, b = (_bounds(arg, leaf) for arg in mask.args)
-    if a is None or b is None:
-        return None
-    names = {"alow": a[0], "ahigh": a[1], "blow": b[0], "bhigh": b[1]}
-    return " and ".join(f"({part.format(**names)})" for part in _COMPARED[mask.op])
+    names = _ends(mask, leaf)
+    return " and ".join(f"({part.format(**names)})" for part in _COMPARED[mask.op]) if names else None
+
+
+_SURELY = {"less": "{ahigh} < {blow}", "less_equal": "{ahigh} <= {blow}", "greater": "{alow} > {bhigh}", "greater_equal": "{alow} >= {bhigh}"}
+
+
+def must_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
+    """A condition from which the mask follows at every element of a tile, also if bounds are NaN: then it is false."""
+    if mask.op in ("logical_and", "logical_or"):
+        parts = [part for part in (must_hold(arg, leaf) for arg in mask.args) if part]
+        enough = len(parts) == 2 or mask.op == "logical_or" and parts
+        return f"({f' {mask.op[8:]} '.join(parts)})" if enough else None
+    names = _ends(mask, leaf) if mask.op in _SURELY else None
+    return f"({_SURELY[mask.op].format(**names)})" if names else None
+
+
+def _ends(comparison: Expr, leaf: Callable[[Expr], Bounds | None]) -> dict[str, str] | None:
+    """The bounds of both operands of a comparison."""
+    a, b = (_bounds(arg, leaf) for arg in comparison.args)
+    return {"alow": a[0], "ahigh": a[1], "blow": b[0], "bhigh": b[1]} if a and b else None
 
 
 _OPPOSITE = {"less": "greater_equal", "less_equal": "greater", "greater": "less_equal", "greater_equal": "less", "equal": "not_equal",

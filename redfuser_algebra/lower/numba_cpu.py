@@ -12,7 +12,7 @@ from itertools import groupby
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cpu import prelude
-from redfuser_algebra.lower.bounds_cpu import may_hold
+from redfuser_algebra.lower.bounds_cpu import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step
 from redfuser_algebra.lower.functions_cpu import Accumulator
 from redfuser_algebra.lower.stages_cpu import StagePrinter, indented
@@ -99,11 +99,16 @@ class _Printer(StagePrinter):
         now = [(self.held(name), old) for name, old in self.storage.old.items()]
         snapshots = [f"{old.name} = {held.name}" for held, old in now if not old.is_array]
         snapshots += self._copies("keep", [(held, old.name, old.name) for held, old in now if old.is_array])
-        stages = self.stage(0)
+        passed_over, whole = self._of_mask()
+        stages = self._stages()
+        if whole:
+            stages = [f"if {whole}:", *indented(self._stages(whole=True)), "else:", *indented(stages)]
+        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
+
+    def _stages(self, whole: bool = False) -> list[str]:
+        lines = self.stage(0, whole)
         self.fetched = self._streams()
-        for place in range(1, len(self.program.stages)):
-            stages += self.stage(place)
-        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *self._passed_over(), *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
+        return lines + [line for place in range(1, len(self.program.stages)) for line in self.stage(place, whole)]
 
     def _streams(self) -> list[str]:
         """Inputs that are worth fetching while others are computed with: what is read anew for each row.
@@ -132,14 +137,16 @@ class _Printer(StagePrinter):
             self.functions.append(text)
         return [f"{name}({', '.join(given)})"]
 
-    def _passed_over(self) -> list[str]:
-        """If all updates have the same mask, a tile where it can hold nowhere changes nothing."""
+    def _of_mask(self) -> tuple[list[str], str | None]:
+        """If all updates have the same mask: lines that pass over a tile where it can hold nowhere, as that changes nothing,
+        and when it holds everywhere, if there are products that need not ask it then."""
         masks = dict.fromkeys(u.where for u in self.program.updates)
         mask = next(iter(masks))
         if len(masks) > 1 or mask is None or symbol_names(mask):
-            return []
+            return [], None
         condition = may_hold(mask, self._tile_bounds)
-        return [f"if not ({condition}):", "    continue"] if condition else []
+        whole = must_hold(mask, self._tile_bounds) if self.storage.products else None
+        return [f"if not ({condition}):", "    continue"] if condition else [], whole
 
     def _tile_bounds(self, leaf: Expr) -> tuple[str, str] | None:
         """The bounds of a leaf over a tile and a block of rows."""

@@ -47,20 +47,21 @@ class StagePrinter(FormulaPrinter):
             return lines
         return ["for i in range(nb):", f"    i_{self.program.block} = i0 + i", *indented(lines)]
 
-    def stage(self, place: int) -> list[str]:
-        """One stage: first what has no place per row of the block, then the rows."""
-        stage, block = self.program.stages[place], self.program.block
+    def stage(self, place: int, whole: bool = False) -> list[str]:
+        """One stage: first what has no place per row of the block, then the rows; in a `whole` tile masks hold everywhere."""
+        block, end = self.program.block, "_whole" if whole else ""
+        stage = [u.unmasked if whole else u for u in self.program.stages[place]]
         values = self.storage.moving_values(place)
         shared = [u for u in stage if not block or block not in u.axes]
         own = [u for u in stage if block and block in u.axes]
         lines = self._values(f"value_{place}", [v for v in values if not self.held(v.name).block])
         lines += self.rows(self._values(f"value_{place}_rows", [v for v in values if self.held(v.name).block]))
-        return lines + self._part(shared, f"{place}", rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", rows=True)
+        return lines + self._part(shared, f"{place}", end, rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", end, rows=True)
 
     def _values(self, name: str, values: list[Value]) -> list[str]:
         return self.assigned(name, [Step(v.name, self.held(v.name), v.value) for v in values], self.held, "seen")
 
-    def _part(self, updates: list[Update], label: str, rows: bool) -> list[str]:
+    def _part(self, updates: list[Update], label: str, end: str, rows: bool) -> list[str]:
         """The updates of a stage that have the block axis, or those that have not."""
         steps = [Step(u.name, self.held(u.name), u.rebase) for u in updates if not u.fixed]
         moves = self.assigned(f"rebase_{label}", steps, self._before, "seen")
@@ -73,7 +74,7 @@ class StagePrinter(FormulaPrinter):
         picked = [u for u in updates if self._picked(u)]
         groups = self._groups([u for u in updates if u not in (*counts, *scanned, *picked)])
         for number, ((columns, single), group) in enumerate(groups.items()):
-            name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}"
+            name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}{end}"
             fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
             lines += self._in_pieces(fold) if self.fetched and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
@@ -284,10 +285,10 @@ class StagePrinter(FormulaPrinter):
 
     def _left(self, update: Update, rows: bool) -> tuple[str, str]:
         """Buffers for the left factor and, under a mask, for which elements take part."""
-        number = sum("P" in line.split("_all")[0] for line in self.buffers) + 1
+        number = [u.name for u in self.program.updates if u.name in self.storage.products].index(update.name) + 1
         left, taken = f"P{number}", f"M{number}" if update.mask is not None else ""
         for name, type_ in ((left, self.signature.real), (taken, "b1")):
-            if name:
+            if name and not any(line.startswith(f"{name}_all ") for line in self.buffers):
                 inner = "block * tile" if rows else "tile"
                 self.buffers.append(f"{name}_all = empty(({inner},), {type_})")
                 count = "nb" if rows else "1"

@@ -7,12 +7,12 @@ the elements of the tile add at the new pivots.  After the last tile come the ep
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import RedfuserError
-from redfuser_algebra.language.expr import Expr, call, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 from redfuser_algebra.language.html import preformatted, titled
 
 PRIME = "'"
@@ -77,6 +77,11 @@ class Update:
     def counts(self) -> bool:
         """Whether it counts elements."""
         return self.monoid == "sum" and self.lift.op == "const" and self.mask is None and isinstance(self.lift.value, int)
+
+    @property
+    def unmasked(self) -> Update:
+        """The same update where all elements can change the component."""
+        return replace(self, mask=None, lift=const(True) if self.where is self.lift else self.lift)
 
     @property
     def fixed(self) -> bool:
