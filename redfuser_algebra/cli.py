@@ -175,11 +175,11 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            target: Annotated[str, typer.Option(help="What the kernel runs on: cpu or cuda.")] = "cpu",
            every: Annotated[bool, typer.Option("--all", help="All operators of the catalogue that can be fused.")] = False,
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
-           dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64.")] = "float32",
+           dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64; for cuda float16 or bfloat16, too.")] = "float32",
            certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None,
            gradient: Annotated[bool, typer.Option("--gradient", help="The operators of the gradient, in place of the operator.")] = False,
            as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
-    """Write kernels as files of their own, which need NumPy and Numba and check themselves when run; or their proofs.
+    """Write kernels as files of their own, which need NumPy and Numba (or numba-cuda) and check themselves when run; or their proofs.
 
     The header of a kernel names the hash of the certificate, which takes some seconds each.  A proof needs NumPy,
     Hypothesis and SymPy.
@@ -255,18 +255,24 @@ def lengths_in(shape: str) -> dict[str, int]:
 
 @app.command()
 def audit(target: Target, dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
-          card: Annotated[str, typer.Option(help="The card that times are estimated for.")] = "H100", as_json: JsonOption = False) -> int:
+          card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
+          plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
+          as_json: JsonOption = False) -> int:
     """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.
 
     Exits with 4 if something is wrong with a kernel.
     """
-    found = []
-    for operator in operators_of(target):
+    found, operators = [], operators_of(target)
+    if plot is not None:
+        files.writable(plot)
+    for operator in operators:
         kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
         with progress(f"auditing {operator.name}") as told:
             found.append(kernel.audit(card=card, progress=told))
         if not as_json:
             show_lines(str(found[-1]).splitlines())
+        if plot is not None:
+            files.save_text(plot if len(operators) == 1 else plot.with_stem(f"{plot.stem}_{operator.name}"), f"{found[-1].picture}\n")
     if as_json:
         print_json([each.to_json() for each in found] if len(found) > 1 else found[0].to_json())
     return 0 if all(each.passed for each in found) else FAILED

@@ -26,7 +26,7 @@ from redfuser_algebra.prove.proof import Proof, proved
 from redfuser_algebra.run.call import delivered
 from redfuser_algebra.run.calls import Calls
 from redfuser_algebra.run.cpu import is_worth_a_kernel
-from redfuser_algebra.run.cuda import CudaKernel, made_cuda
+from redfuser_algebra.run.cuda import CudaKernel, format_of, made_cuda
 from redfuser_algebra.run.dask import run_dask
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.export import exported_cpu, exported_cuda
@@ -39,7 +39,7 @@ from redfuser_algebra.run.tune import tune
 CHUNK = 4096
 """Elements of the reduced axis that the NumPy interpreter takes at a time."""
 
-BACKENDS = ("auto", "cpu", "numpy", "reference")
+BACKENDS = ("auto", "cpu", "cuda", "numpy", "reference")
 TARGETS = ("cpu", "cuda")
 PREFERENCES = ("centred", "raw")
 
@@ -100,8 +100,9 @@ class Fused:
         Real outputs are float64 if any array is, or if none is real; else float32 (`run/dtypes.py` has the rule).
         `backend` "auto" runs a compiled CPU kernel where the work is worth compiling one, or one is compiled already,
         and NumPy otherwise.  "cpu" always runs the kernel (NumPy where there is none); "numpy" runs the fused form in
-        float64, chunk by chunk; "reference" evaluates the operator as written.  `out` is an array (a tuple of them, if
-        there are several outputs) to write to.  Raises OperatorError for arrays that do not fit.
+        float64, chunk by chunk; "reference" evaluates the operator as written; "cuda" runs a kernel on a GPU and raises
+        OperatorError where there is none.  `out` is an array (a tuple of them, if there are several outputs) to write to.
+        Raises OperatorError for arrays that do not fit.
         """
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
@@ -115,7 +116,9 @@ class Fused:
             result = self._calls.first(binding, arrays, named, into, dtypes)
             if result is not None:
                 return result
-        if backend == "reference":
+        if backend == "cuda":
+            result = self._on_gpu(format_of(array.dtype for array in binding.arrays.values())).launched(binding)
+        elif backend == "reference":
             result = reference(self.operator, binding)
         else:
             length = binding.sizes[self.form.axis]
@@ -125,6 +128,16 @@ class Fused:
     @cached_property
     def _calls(self) -> Calls:
         return Calls(self.operator, self.form)
+
+    def _on_gpu(self, dtype: str) -> CudaKernel:
+        """The kernel for real numbers of a dtype, made when first asked for."""
+        if dtype not in self._gpu_kernels:
+            self._gpu_kernels[dtype] = made_cuda(self.operator, self.form, dtype)
+        return self._gpu_kernels[dtype]
+
+    @cached_property
+    def _gpu_kernels(self) -> dict[str, CudaKernel]:
+        return {}
 
     def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None,
                arch: str = "sm_90a") -> Kernel | CudaKernel:

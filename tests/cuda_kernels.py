@@ -4,9 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from lowered import program, verdict
+from lowered import verdict
 
-from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.standalone.checking import distance
 from redfuser_algebra.ptx.compile import toolchain_missing
 from redfuser_algebra.ptx.execute import KernelFile
@@ -17,11 +16,6 @@ from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
 from redfuser_algebra.run.reference import reference
 
 needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not installed: {toolchain_missing()}")
-
-
-def has_rows_of_numbers(name):
-    """Whether the state of a row is a few numbers, so that there is a CUDA kernel."""
-    return program(name) is not None and not any(program(name).columns(u.axes) or MONOIDS[u.monoid].counted for u in program(name).updates)
 
 
 @cache

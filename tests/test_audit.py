@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from cuda_kernels import kernel, needs_toolchain
@@ -21,7 +22,7 @@ A100, H100 = CARDS["A100"], CARDS["H100"]
     (A100, 32, 80 * 1024, 128, 2 * 4 / 64), (H100, 32, 0, 32, 0.5)])
 def test_occupancy(card, registers, shared, threads, expected):
     """65536 registers, 32 blocks and 64 warps per multiprocessor; a block costs 1 KB of shared memory besides its own."""
-    assert occupancy(card, registers, shared, threads) == expected
+    assert occupancy(card, registers, shared, threads).part == expected
 
 
 def test_the_slowest_resource_binds():
@@ -61,17 +62,22 @@ def test_unsound_kernels_fail():
 
 
 @needs_toolchain
-def test_the_command_audits_and_tells_by_its_exit_code(monkeypatch, capsys):
+def test_the_command_audits_draws_and_tells_by_its_exit_code(monkeypatch, capsys, tmp_path):
     found = audited(kernel("logsumexp"), (3,))
     monkeypatch.setattr(CudaKernel, "audit", lambda kernel, **asked: found)
-    assert status_of(["audit", "logsumexp"]) == 0
+    assert status_of(["audit", "logsumexp", "--plot", str(tmp_path / "p.svg")]) == 0
     assert "logsumexp (float32): passed" in capsys.readouterr().out
+    drawing = ElementTree.parse(tmp_path / "p.svg").getroot()
+    said = [each.text for each in drawing.iter() if each.tag.endswith("text")]
+    assert "memory 3.35 TB/s" in said and "tensor cores 989" in said and len([each for each in said if each.startswith("sm_")]) == 2
+    point, = (each for each in drawing.iter() if each.tag.endswith("circle"))
+    assert 0 < float(point.get("cx")) < 400 and 0 < float(point.get("cy")) < 300
     found = replace(found, cases=(replace(found.cases[0], fault="a fault"),))
     assert status_of(["audit", "logsumexp", "--json"]) == 4
     assert json.loads(capsys.readouterr().out)["passed"] is False
 
 
 def test_bad_words_are_told_in_one_message(capsys):
-    for words, said in ((["audit", "softmax", "--dtype", "int9"], "choose one of float32"), (["audit", "attn_linear"], "a place per column")):
+    for words, said in ((["audit", "softmax", "--dtype", "int9"], "choose one of float32"), (["audit", "softmax", "--plot", "/nowhere/x.svg"], "choose another")):
         assert status_of(words) == 2
         assert said in capsys.readouterr().err

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from ptx_kernels import each, run
 
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.arithmetic import ROUGHNESS
 from redfuser_algebra.ptx.decode import TABLE
-from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.text import DTYPES, PtxError, operands, parse
 

@@ -121,7 +121,7 @@ def audit_html(kernel: CudaKernel, told: Told) -> Fragment:
     if find_spec("numba_cuda") is None:
         raise ra.OperatorError("an audit", "numba-cuda is not installed", "run `pip install 'redfuser-algebra[lab]'`")
     audit = kernel.audit(lengths=AUDITED, progress=told)
-    return titled(f"Audit without a GPU: {'passed' if audit.passed else 'failed'}", preformatted(audit))
+    return titled(f"Audit without a GPU: {'passed' if audit.passed else 'failed'}", preformatted(audit), audit.picture)
 
 
 def _fastest(call) -> float:

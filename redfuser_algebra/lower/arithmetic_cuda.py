@@ -161,6 +161,66 @@ def comes_first(value, best, position, at):
     return value > best or value == best and ahead
 '''
 
+_LISTS = '''
+@cuda.jit(device=True)
+def insert(best, at, begin, count, value, position):
+    """Put a value among the largest ones, which lie in falling order from `begin` on."""
+    if comes_first(value, best[begin + count - 1], position, at[begin + count - 1]):
+        for k in range(count):
+            old, there = best[begin + k], at[begin + k]
+            ahead = comes_first(value, old, position, there)
+            best[begin + k], at[begin + k] = sel(ahead, value, old), sel(ahead, position, there)
+            value, position = sel(ahead, old, value), sel(ahead, there, position)
+
+
+@cuda.jit(device=True)
+def join_lists(best, at, begin, count, width):
+    """The largest of the values that so many lanes hold: the first of all lists, again and again; who had it moves on in its own."""
+    for k in range(count):
+        value, position = best[begin + k], at[begin + k]
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                other, there = cuda.shfl_xor_sync(0xFFFFFFFF, value, by), cuda.shfl_xor_sync(0xFFFFFFFF, position, by)
+                ahead = there >= 0 and comes_first(other, value, there, position)
+                value, position = sel(ahead, other, value), sel(ahead, there, position)
+        stays = position != at[begin + k]
+        for back in range(count - 1 - k):
+            place = begin + count - 1 - back
+            best[place], at[place] = sel(stays, best[place - 1], best[place]), sel(stays, at[place - 1], at[place])
+        best[begin + k], at[begin + k] = value, position
+'''
+
+_STAGED = '''
+def shift_of(width, banks):
+    """After how many cells, as a power of 2, the elements of a tile begin at the same bank again; 31 if all banks come in turn."""
+    return 31 if width % 2 else (width * banks // math.gcd(width, banks)).bit_length() - 1
+
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift):
+    """Where a column of an element of the tile lies in shared memory: one cell is left out where the banks begin anew."""
+    place = element * width + column
+    return place + (place >> shift)
+
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = step * span + thread
+        cells[word + (word >> shift)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
+'''
+
+_STAGED_WHOLE = '''
+@cuda.jit(device=True)
+def stage_whole(cells, array, offset, count, steps, shift, thread, span):
+    """Fill shared memory with whole numbers or truth values."""
+    for step in range(steps):
+        word = step * span + thread
+        cells[word + (word >> shift)] = array[sel(word < count, offset + word, i8(0))]
+'''
+
 _ROUNDED = '''
 @cuda.jit(device=True)
 def rounded(x, mantissa, smallest, largest, beyond):
@@ -179,7 +239,7 @@ def whole(x, least, most):
 '''
 
 _PIECES = ((("_instruction",), _ASM), (("address",), _ADDRESS), (("sel",), _SELECT), (("larger", "smaller"), _EXTREMES), (("fmax", "fmin"), _SKIPPING),
-           (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first",), _FIRST), (("rounded", "whole"), _ROUNDED))
+           (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first", "insert", "join_lists"), _FIRST), (("insert", "join_lists"), _LISTS), (("shift_of", "cell"), _STAGED), (("stage_whole",), _STAGED_WHOLE), (("rounded", "whole"), _ROUNDED))
 
 _LETTERS = {"float32": "f", "float64": "d", "float16": "f", "bfloat16": "f"}
 

@@ -9,17 +9,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
-from redfuser_algebra.language.expr import Expr, substitute, symbol
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, computed_in_single, joined
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Storage
-from redfuser_algebra.lower.tile import PRIME, LoweringError, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
+from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
-_OURS = re.compile(r"begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
-                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
+_OURS = re.compile(r"slots|skew|count|lead|cell|cells|into|word|insert|join_lists|shift_of|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
+                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
 _DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
             "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
 """What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
+
+
+LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "sqrt", "reciprocal"))
+"""Functions that take many steps in float64; besides them divisions by what varies, and powers."""
 
 
 def in_dialect(text: str) -> str:
@@ -54,30 +58,23 @@ class DeviceFunction(Function):
             super().close()
             return
         loop = self.nest.pop()
-        self.line(f"for {self.index(self.axis)} in range(SLOTS):")
+        self.line(f"for {self.index(self.axis)} in range({self.slots()}):")
         self.nest[-1].lines += [f"    {line}" for line in loop.lines]
 
-    def _position(self, axis: str) -> Code:
-        if axis != self.axis:
-            return super()._position(axis)
-        return Code(f"i8({self.argument('at', 'at')}[{self.index(axis)}])", "i8")
+    def slots(self) -> str:
+        """How many elements a thread has at a time, as code."""
+        return "SLOTS"
 
-    def _read(self, term: Expr) -> Code:
-        columns = self.printer.program.columns(self.printer.program.inputs[term.name]) if term.op == "input" else ()
-        if not columns:
-            return super()._read(term)
-        place = self._position(self.axis).text if self.axis in term.axes else ""
-        for axis in columns:
-            size = self.argument(f"n_{axis}", f"n_{axis}")
-            place = f"({place}) * {size} + {self.index(axis)}" if place else self.index(axis)
-        name, type_ = self.printer.storage.names[term.name], self.printer.signature.arrays[term.name]
-        if type_ in ("f4", "f8"):
-            pointer = f"p_{term.name}"
-            taken = f"sel({self.argument('ok', 'ok')}[{self.index(self.axis)}], i4(1), i4(0))" if self.axis in term.axes else "i4(1)"
-            return Code(f"load_one({self.argument(pointer, pointer)} + ({place}) * SIZE, {taken})", type_)
-        offset = f"o_{term.name}"
-        place = f"sel({self.argument('ok', 'ok')}[{self.index(self.axis)}], {place}, i8(0))" if self.axis in term.axes else place
-        return Code(f"{self.argument(name, name)}[{self.argument(offset, offset)} + {place}]", type_)
+    def taken(self, slot: str) -> str:
+        """Whether there is an element in a slot."""
+        return f"{self.argument('ok', 'ok')}[{slot}]"
+
+    def place_of(self, slot: str) -> str:
+        """Where on its axis the element in a slot is."""
+        return f"{self.argument('at', 'at')}[{slot}]"
+
+    def _position(self, axis: str) -> Code:
+        return super()._position(axis) if axis != self.axis else Code(f"i8({self.place_of(self.index(axis))})", "i8")
 
     def text(self, loop: bool = False) -> str:
         """The definition."""
@@ -86,16 +83,13 @@ class DeviceFunction(Function):
 
 
 class RowFunctions:
-    """Device functions of a program whose components are numbers; raises LoweringError for other programs."""
+    """Device functions of a program whose components are numbers; `kind` is the class of functions."""
+
+    kind = DeviceFunction
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
-        for update in program.updates:
-            if program.columns(update.axes) or MONOIDS[update.monoid].counted:
-                raise LoweringError(f"a CUDA kernel for {program.name}", f"its component {update.name} has a place per column",
-                                    "run it with backend=\"cpu\"")
         self.program, self.signature = program, signature
         self.storage = DeviceStorage(program, signature)
-        self.producers = {producer.name: producer.value for producer in program.producers}
         self.sizes = {copy: f"n_{axis}" for copy, axis in program.copies.items()}
         self.texts: dict[str, str] = {}
         self.calls: dict[str, list[str]] = {}
@@ -105,6 +99,19 @@ class RowFunctions:
         """The variables of a state with their types, without the number of elements seen."""
         values = {value.name for value in self.storage.values}
         return [(v.name, v.type) for name, v in self.storage.held.items() if name not in values]
+
+    @property
+    def arrays(self) -> list[Variable]:
+        """The components of a state that are arrays."""
+        return []
+
+    def scratch(self) -> list[Variable]:
+        """Arrays that a thread needs besides."""
+        return []
+
+    def empty_arrays(self) -> list[tuple[Variable, str]]:
+        """The arrays of a state, and what their places hold before any element."""
+        return []
 
     def variable_types(self) -> dict[str, str]:
         """The types of all variables that components and values are held in."""
@@ -140,8 +147,8 @@ class RowFunctions:
         return self.storage.held[name.removesuffix(PRIME)].type
 
     def expanded(self, expr: Expr) -> Expr:
-        """A formula over elements with its inner sums in their places."""
-        return substitute(expr, {symbol(name, value.axes): value for name, value in self.producers.items()})
+        """A formula over elements as it is computed for each."""
+        return expr
 
     def _current(self, name: str) -> str:
         held = self.storage.held[name.removesuffix(PRIME)].name
@@ -150,7 +157,7 @@ class RowFunctions:
     def formula(self, name: str, expr: Expr, type_: str, partial: bool = False) -> str:
         """A function that computes a formula of symbols; the name to call it by."""
         if name not in self.texts:
-            function = DeviceFunction(name, self, self._current, partial=partial)
+            function = self.kind(name, self, self._current, partial=partial)
             function.returned.append(Code(in_dialect(function.code(expr).to(type_).text), type_))
             self.define(function)
         return name
@@ -188,15 +195,16 @@ class RowFunctions:
 
     def fold(self) -> None:
         """The state after the elements of a tile, pivot by pivot."""
-        f = DeviceFunction("fold", self, self._current)
-        for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "ok"):
+        f = self.kind("fold", self, self._current)
+        for name in ("seen_old", *(f"{v}_old" for v, _ in self.state)):
             f.argument(name, name)
         f.line("many = 0")
-        f.line("for slot in range(SLOTS):")
-        f.line("    many += sel(ok[slot], 1, 0)")
+        f.line(f"for slot in range({f.slots()}):")
+        f.line(f"    many += sel({f.taken('slot')}, 1, 0)")
         f.line("if many == 0:")
         f.line(f"    return {self.listed('_old')}")
         f.line("seen = seen_old + many")
+        self._before(f)
         for value in self.storage.old_values():
             f.line(self.value(value, "_old", "seen_old", f))
         for place, stage in enumerate(self.program.stages):
@@ -205,6 +213,9 @@ class RowFunctions:
             self._fold_stage(f, stage)
         f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
         self.define(f, ["seen", *self.variable_types()])
+
+    def _before(self, f: DeviceFunction) -> None:
+        """What must be kept as it was; numbers are: new ones have other names."""
 
     def listed(self, suffix: str) -> str:
         """The variables of a state, as a tuple is written."""
@@ -216,7 +227,7 @@ class RowFunctions:
         folded = [u for u in stage if not u.counts]
         exprs = [self.expanded(e) for u in folded for e in (u.lift, u.mask) if e is not None]
         choosing = not [u for u in folded if u.monoid in ("sum", "prod")]
-        f.wide = "f4" if self.signature.real == "f4" and (choosing or computed_in_single(exprs, (axis,))) else "f8"
+        f.wide = "f4" if self.signature.real == "f4" and (choosing or in_single(exprs, (axis,))) else "f8"
         joins = []
         for update in stage:
             held = self.storage.held[update.name].name
@@ -248,15 +259,14 @@ class RowFunctions:
         held, index = self.storage.held[update.name], f.index(self.program.axis)
         mask = "" if update.mask is None else f.code(self.expanded(update.mask)).to("b1").text
         value = f.code(self.expanded(update.lift))
-        taken = f"ok[{index}] & {mask}" if mask else f"ok[{index}]"
+        taken = f.taken(index) + (f" & {mask}" if mask else "")
         if MONOIDS[update.monoid].indexed:
             sign = "" if update.monoid == "argmax" else "-"
             value = value.to("f8")
             won = f"{held.name}{WON}"
-            f.line(f"{held.name}_it = {taken} and comes_first({sign}{value.text}, {sign}{won}, at[{index}], {held.name})")
-            f.argument("at", "at")
+            f.line(f"{held.name}_it = {taken} and comes_first({sign}{value.text}, {sign}{won}, {f.place_of(index)}, {held.name})")
             f.line(f"{won} = sel({held.name}_it, {value.text}, {won})")
-            f.line(f"{held.name} = sel({held.name}_it, i8(at[{index}]), {held.name})")
+            f.line(f"{held.name} = sel({held.name}_it, i8({f.place_of(index)}), {held.name})")
             return
         type_ = held.type if held.type in ("i8", "b1") or f.wide != "f4" else "f4"
         sum_ = Accumulator(f"{held.name}_it", update.monoid, type_)
@@ -266,28 +276,34 @@ class RowFunctions:
 
     def combine(self) -> None:
         """The states of `width` lanes as one: component by component, each lane moves its own once, to the pivots of all."""
-        f = DeviceFunction("combine", self, self._current)
+        f = self.kind("combine", self, self._current)
         for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "width"):
             f.argument(name, name)
         f.line("seen = seen_old")
         self._over_lanes(f, [f"seen += {moved('seen', 'i8', 'by')}"])
+        self._before(f)
         for value in self.storage.old_values():
             f.line(self.value(value, "_old", "seen_old", f))
         for place, stage in enumerate(self.program.stages):
             for value in self.storage.moving_values(place):
                 f.line(self.value(value, "", "seen", f))
-            for update in stage:
-                held = self.storage.held[update.name]
-                identity = Accumulator("", update.monoid, held.type).identity()
-                own = f"{held.name}_old" if update.fixed else f"{self.rebased(update, '_old', f)} if seen_old > 0 else {identity}"
-                f.line(f"{held.name} = {own}")
-                if MONOIDS[update.monoid].indexed:
-                    f.line(f"{held.name}{WON} = {held.name}{WON}_old")
-            self._over_lanes(f, [line for update in stage for line in self._join(update)])
+            self._combine_stage(f, stage)
         f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
         self.define(f, ["seen", *self.variable_types()])
 
+    def _combine_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
+        for update in stage:
+            held = self.storage.held[update.name]
+            identity = Accumulator("", update.monoid, held.type).identity()
+            own = f"{held.name}_old" if update.fixed else f"{self.rebased(update, '_old', f)} if seen_old > 0 else {identity}"
+            f.line(f"{held.name} = {own}")
+            if MONOIDS[update.monoid].indexed:
+                f.line(f"{held.name}{WON} = {held.name}{WON}_old")
+        self._over_lanes(f, [line for update in stage for line in self._join(update)])
+
     def _over_lanes(self, f: DeviceFunction, lines: list[str]) -> None:
+        if not lines:
+            return
         f.line("for step in range(5):")
         f.line("    by = width >> step + 1")
         f.line("    if by > 0:")
@@ -308,7 +324,7 @@ class RowFunctions:
 
     def finish(self, output_types: Iterable[str]) -> list[str]:
         """Components at their pivots as they ended, then results and what maps read; the names of what is returned."""
-        f = DeviceFunction("finish", self, self._current)
+        f = self.kind("finish", self, self._current)
         for name in ("seen", *(v for v, _ in self.state)):
             f.argument(name, name)
         done: set[str] = set()
@@ -316,22 +332,34 @@ class RowFunctions:
             end = self.program.ended(update)
             if end is not None:
                 self._final_values(f, symbol_names(end), done)
-                held = self.storage.held[update.name]
-                name = self.formula(f"settle_{held.name}", end, held.type, partial=True)
-                f.line(f"{held.name} = {self.called(name, {f'n_{self.program.axis}': 'seen'}, f)}")
+                self.settled(f, update, end)
         names = []
         for place, (output, type_) in enumerate(zip(self.program.outputs, output_types, strict=True)):
             self._final_values(f, symbol_names(output), done)
             if place in self.program.maps:
-                found = [(v.name, v.type) for v in (self.storage.held[n] for n in map(stem, symbol_names(output)))]
+                found = [(v.name, v.type) for v in self.read_by(output) if not v.columns]
                 f.returned += [Code(n, t) for n, t in found if n not in names]
                 names += [n for n, _ in found if n not in names]
             else:
-                name = self.formula(f"output_{place}", output, type_)
-                f.returned.append(Code(self.called(name, {f"n_{self.program.axis}": "seen"}, f), type_))
-                names.append(f"result_{place}")
-        self.define(f, [self.storage.held[value.name].name for value in self.storage.values])
+                names += self.result(f, place, output, type_)
+        self.define(f, [name for name in self.variable_types() if name not in [v for v, _ in self.state]])
         return names
+
+    def read_by(self, output: Expr) -> list[Variable]:
+        """The variables that a map reads."""
+        return [self.storage.held[name] for name in map(stem, symbol_names(output))]
+
+    def settled(self, f: DeviceFunction, update: Update, end: Expr) -> None:
+        """A component as it ends."""
+        held = self.storage.held[update.name]
+        name = self.formula(f"settle_{held.name}", end, held.type, partial=True)
+        f.line(f"{held.name} = {self.called(name, {f'n_{self.program.axis}': 'seen'}, f)}")
+
+    def result(self, f: DeviceFunction, place: int, output: Expr, type_: str) -> list[str]:
+        """An output that a row has once; the names of what is returned for it."""
+        name = self.formula(f"output_{place}", output, type_)
+        f.returned.append(Code(self.called(name, {f"n_{self.program.axis}": "seen"}, f), type_))
+        return [f"result_{place}"]
 
     def _final_values(self, f: DeviceFunction, names: Iterable[str], done: set[str]) -> None:
         for value in self.program.values:
@@ -343,13 +371,25 @@ class RowFunctions:
     def map(self, place: int, type_: str) -> None:
         """An output that keeps the reduced axis, for the elements of a tile."""
         output, axis = self.expanded(self.program.outputs[place]), self.program.axis
-        wide = "f4" if self.signature.real == "f4" and computed_in_single([output], (axis,)) else "f8"
-        f = DeviceFunction(f"map_{place}", self, self._current, wide)
+        wide = "f4" if self.signature.real == "f4" and in_single([output], (axis,)) else "f8"
+        f = self.kind(f"map_{place}", self, self._current, wide)
         target = f.argument(f"y_{place}", f"y_{place}")
         f.open(axis)
         f.line(f"{target}[{f.index(axis)}] = {f.code(output).to(type_).text}")
         f.close()
         self.define(f)
+
+
+def in_single(terms: list[Expr], axes: tuple[str, ...]) -> bool:
+    """Whether a loop over `axes` computes in float32 where numbers are stored so: if it has a function that takes a GPU many
+    steps in float64, of which most cards have few."""
+    return any(_takes_long(term, set(axes)) for term in subterms(*terms) if set(axes) & set(term.axes))
+
+
+def _takes_long(term: Expr, axes: set[str]) -> bool:
+    if term.op == "divide":
+        return bool(axes & set(term.args[1].axes))
+    return term.op in LONG or term.op == "power" and not (term.args[1].op == "const" and term.args[1].value in (1, 2, 3, 4))
 
 
 def moved(variable: str, type_: str, by: str) -> str:

@@ -57,6 +57,10 @@ class Function:
         self.types: dict[Expr, str] = {}
         self.temporaries = 0
 
+    def accumulator(self, into: str, monoid: str, type_: str) -> Accumulator:
+        """⊕ into a variable, as the target writes it."""
+        return Accumulator(into, monoid, type_)
+
     def argument(self, variable: str, given: str) -> str:
         """The name of an argument, for which the caller writes `given`."""
         self.arguments[variable] = given
@@ -190,7 +194,7 @@ class Function:
         """A reduction inside a formula: a loop of its own."""
         self.temporaries += 1
         into = f"t{self.temporaries}"
-        accumulator = Accumulator(into, term.monoid, type_)
+        accumulator = self.accumulator(into, term.monoid, type_)
         for line in accumulator.first():
             self.line(line)
         self.open(term.axis)

@@ -5,18 +5,25 @@ In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
-
-WARPS = {True: (1, 2, 4, 8, 16), False: (1, 8)}
-"""How many warps may share a row, with maps and without: the least number whose tile holds it, or 8 of them in a loop."""
 
 STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
 _DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
 
 SPLIT, PARTS, BLOCKS = 1 << 16, 256, 1024
 """From which length on a row may be shared by blocks, by how many at most, and how many blocks are enough in all."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How `plan` chooses a kernel: lines that define `warps` (from `length` and `sizes`), and what `make` is given besides, as code."""
+
+    lines: list[str]
+    made: str
+
 
 _DESCRIBED = '''
 def described(array):
@@ -62,7 +69,7 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
-    parts = [cuda.device_array(held, dtype, stream=stream) for dtype in HELD]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
     outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
     for chosen, blocks, threads in launches:
         if chosen not in KERNELS:
@@ -72,14 +79,16 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
     return results[0] if len(results) == 1 else tuple(results)'''
 
 
-def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[str], plan: list[str]) -> list[str]:
+def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...],
+         held: list[Variable], plan: list[str]) -> list[str]:
     """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
+    kept = {"f4": "np.float32", "f8": "np.float64", **_DTYPES}
     order = [program.stored(own) for own in program.output_axes]
     tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
               "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
               "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
-              f"HELD = [{', '.join({'f4': 'np.float32', 'f8': 'np.float64', **_DTYPES}[type_] for type_ in held)}]", "KERNELS = {}", ""]
+              f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", "KERNELS = {}", ""]
     given = _given(program, names)
     return [*tables, *_DESCRIBED.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *_RUN.replace("GIVEN", given).splitlines()]
 
@@ -88,17 +97,17 @@ def _given(program: TileProgram, names: Mapping[str, str]) -> str:
     return ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
 
 
-def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signature) -> list[str]:
-    """The lines of `plan` for kernels in which warps share a row."""
-    length = f"sizes[{program.axis!r}]"
-    split = ([f"    parts = max(1, min({PARTS}, {BLOCKS} // items, {length} // {SPLIT // 8})) if {length} >= {SPLIT} else 1",
-              f"    piece = -(-{length} // parts // 32) * 32 if parts > 1 else {length}",
-              "    launches = [((8, 'part'), items * parts, 256), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]"]
-             if not program.maps else [f"    parts, piece, launches = 1, {length}, [((warps, 'whole'), blocks, threads)]"])
-    chosen = [f"    items = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}",
-              f"    warps = next((w for w in {WARPS[bool(program.maps)]} if sizes[{program.axis!r}] <= 32 * w * TILE), 8)",
-              "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)", *split]
-    return plan(program, names, signature, chosen, (), ("items", "parts", "piece"))
+def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signature, choice: Choice, columns: Collection[str]) -> list[str]:
+    """The lines of `plan` for kernels in which warps share a row; they are made for numbers of columns."""
+    whole = f"[((warps, 'whole'{choice.made}), blocks, threads)]"
+    split = [f"    parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1",
+             "    piece = -(-length // parts // 32) * 32 if parts > 1 else length",
+             f"    launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}"]
+    chosen = [f"    items, length = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}, sizes[{program.axis!r}]",
+              *(f"    {line}" for line in choice.lines),
+              "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
+              *([f"    parts, piece, launches = 1, length, {whole}"] if program.maps else split)]
+    return plan(program, names, signature, chosen, columns, ("items", "parts", "piece"))
 
 
 def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
@@ -108,6 +117,7 @@ def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, c
     scalars, axes = {"i8": "np.int64", "b1": "np.bool_"}, {names[name]: own for name, own in program.inputs.items()}
     arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
     arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"{whole}(sizes[{a!r}])" for a in sizes), *(f"np.int64({each})" for each in counts)]
-    return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, how many parts there are, and the shapes of the outputs."""',
+    return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
             f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})", *chosen, "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
-            "    return launches, arguments, items * parts, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]
+            "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
+            "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -5,6 +5,7 @@ In: a tile program and the dtypes of its arrays.  Out: a module that needs NumPy
 from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
+from redfuser_algebra.lower.columns_cuda import ColumnPrinter, has_columns
 from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.rows_cuda import RowPrinter
 from redfuser_algebra.lower.storage_cpu import Signature
@@ -17,5 +18,9 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str) -> CudaSo
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if has_products(program):
-        return print_tiles(program, signature, dtype)
-    return RowPrinter(program, signature, dtype).source()
+        try:
+            return print_tiles(program, signature, dtype)
+        except LoweringError:
+            pass  # what tensor cores cannot take, threads do by themselves
+    family = ColumnPrinter if has_columns(program) else RowPrinter
+    return family(program, signature, dtype).source()

@@ -7,12 +7,11 @@ several blocks share one: each leaves its state in memory, and a second launch j
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
 from redfuser_algebra.lower.device_functions import RowFunctions
-from redfuser_algebra.lower.host_cuda import host, rows_plan
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
+from redfuser_algebra.lower.stages_cpu import indented
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
 SLOTS = 16
@@ -21,16 +20,17 @@ SLOTS = 16
 SECTOR = 32
 """Bytes that memory hands out at a time: the first whole vector of a row begins such a piece."""
 
-CROWDED = 4
-"""Real inputs from which on the compiler may take all registers: left to itself it keeps to 64 and spills one."""
-
 
 class RowPrinter:
     """The pieces of the module, each a method that returns lines."""
 
+    functions_of = RowFunctions
+    rows_of_a_block = 8
+    """How many rows share a block if each has one warp."""
+
     def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
         self.program, self.signature, self.dtype = program, signature, dtype
-        self.functions = RowFunctions(program, signature)
+        self.functions = self.functions_of(program, signature)
         self.names = self.functions.storage.names
         kinds = [self.functions.storage.kind(self.functions.expanded(output)) for output in program.outputs]
         self.outputs = tuple({"i": "i8", "b": "b1"}.get(kind, signature.real) for kind in kinds)
@@ -39,8 +39,9 @@ class RowPrinter:
         self.streams = [name for name in own if self._real(name)]
         self.others = [name for name in own if not self._real(name)]
         self.fixed = [name for name, axes in program.inputs.items() if axis not in axes and not program.columns(axes)]
-        known = (*program.inputs.values(), *program.output_axes)
-        self.sizes = tuple(dict.fromkeys(a for axes in known for a in axes if a not in program.copies))
+        known = [a for axes in (*program.inputs.values(), *program.output_axes, *program.holds.values()) for a in axes if a not in program.copies]
+        self.columns = program.columns(tuple(dict.fromkeys(known)))
+        self.sizes = tuple(a for a in dict.fromkeys(known) if a not in self.columns)
 
     def _real(self, name: str) -> bool:
         return self.signature.arrays[name] in ("f4", "f8")
@@ -52,12 +53,13 @@ class RowPrinter:
         self.final = self.functions.finish(self.outputs)
         for place in self.program.maps:
             self.functions.map(place, self.outputs[place])
-        pieces = [self._load(), *([self._store()] if self._real_maps() else []), self._kernel(), self._host()]
+        pieces = [lines for lines in (self._load(), self._store() if self._real_maps() else [], self._kernel(), self._host()) if lines]
         text = "\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)])
-        used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in text)
+        called = prelude(text) + text
+        used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in called)
         vector = 16 // BYTES[self.dtype]
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
-        constants = [f"SIZE, VECTOR, FLIGHT = {BYTES[self.dtype]}, {vector}, {flight}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1", "ROWS = 8"]
+        constants = [f"SIZE, VECTOR, FLIGHT = {BYTES[self.dtype]}, {vector}, {flight}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1", f"ROWS = {self.rows_of_a_block}"]
         body = prelude(used + text) + "\n\n" + used + "\n".join(constants) + "\n\n\n" + text
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names))
 
@@ -65,8 +67,13 @@ class RowPrinter:
         return [place for place in self.program.maps if self.outputs[place] in ("f4", "f8")]
 
     def _host(self) -> list[str]:
-        return host(self.program, self.names, self.signature, self.dtype, self.outputs, [t for _, t in self._held()],
-                    rows_plan(self.program, self.names, self.signature))
+        return host(self.program, self.names, self.signature, self.dtype, self.outputs, self._held(),
+                    rows_plan(self.program, self.names, self.signature, self._choice(), self.columns))
+
+    def _choice(self) -> Choice:
+        """How many warps share a row: the least whose tile holds it, or 8 of them in a loop."""
+        warps = (1, 2, 4, 8, 16) if self.program.maps else (1, 8)
+        return Choice([f"warps = next((w for w in {warps} if length <= 32 * w * TILE), 8)"], "")
 
     # a thread's tile
 
@@ -81,7 +88,7 @@ class RowPrinter:
             values = ", ".join(f"v_{name}[flight * VECTOR + {k}]" for k in range(16 // BYTES[self.dtype]))
             vector = [f"{values} = load_vector(p_{name} + place * SIZE, sel(full, i4(1), i4(0)))"]
             single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, sel(full, i4(1), i4(0)))"]
-            lines += _in(vector if number == 0 else [f"if even_{name}:", *_in(vector), "else:", *_in(single)], 2)
+            lines += indented(indented(vector if number == 0 else [f"if even_{name}:", *indented(vector), "else:", *indented(single)]))
         lines += ["    edge = first == 0 and thread < edges", "    ok[TILE] = edge", "    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
         lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))" for name in self.streams]
         for name in self.others:
@@ -105,34 +112,69 @@ class RowPrinter:
     def _kernel(self) -> list[str]:
         state, functions = self.functions.state, self.functions
         fold = functions.called("fold", {f"{v}_old": v for v in ("seen", *(n for n, _ in state))})
-        body = [*self._row(), *self._tile_arrays(), f"{functions.listed('')} = {self._identity()}", "first = 0", "more = not joins", "while more:",
-                f"    load({', '.join(self._load_arguments())})", f"    {functions.listed('')} = {fold}",
-                "    first += FLIGHT * span", "    more = first < vectors", *self._joined_parts(), *self._merges(), *self._results()]
-        bounds = "32 * max(warps, ROWS if alone else 1)"
-        bounds = f"({bounds}, 1)" if len(self.streams) >= CROWDED else bounds
-        return ["def make(warps, stage):", '    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""',
-                "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'",
-                "", f"    @cuda.jit(launch_bounds={bounds})", f"    def kernel({', '.join(self._arguments())}):", *_in(body, 2), "", "    return kernel"]
+        body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._empty(), "first = 0", "more = not joins", "while more:",
+                *indented([*self._loaded(), f"{functions.listed('')} = {fold}", *self._onward()]), *self._joined_parts(), *self._merges(), *self._results()]
+        return [f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
+                "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'", *indented(self._constants()),
+                "", f"    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
 
-    def _held(self) -> list[tuple[str, str]]:
+    def _said_of_make(self) -> list[str]:
+        return ['"""The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""']
+
+    def _made_for(self) -> list[str]:
+        """What else a kernel is made for."""
+        return []
+
+    def _constants(self) -> list[str]:
+        """What kernels take for constants."""
+        arrays = [*self.functions.arrays, *self.functions.scratch(), *self._results_with_columns()]
+        lines = [f"words_{v.name} = {self.functions.words(v.columns)}" for v in arrays]
+        return [*lines, *(f"room_{v.name} = warps * (words_{v.name} | 1)" for v in self.functions.arrays)]
+
+    def _results_with_columns(self) -> list[Variable]:
+        """Outputs that a row has once, in places per column."""
+        own = [(place, self.program.columns(axes)) for place, axes in enumerate(self.program.output_axes) if place not in self.program.maps]
+        return [Variable(f"result_{place}", False, columns, self.outputs[place]) for place, columns in own if columns]
+
+    def _empty(self) -> list[str]:
+        """The state of no elements."""
+        lines = [f"{self.functions.listed('')} = {', '.join(self.functions.identities())}"]
+        for v, identity in self.functions.empty_arrays():
+            lines += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = {identity}"]
+        return lines
+
+    def _loaded(self) -> list[str]:
+        """A tile."""
+        return [f"load({', '.join(self._load_arguments())})"]
+
+    def _onward(self) -> list[str]:
+        """To the next tile, if there is one."""
+        return ["first += FLIGHT * span", "more = first < vectors"]
+
+    def _numbers(self) -> list[Variable]:
+        """The numbers of a state."""
+        return [Variable(name, False, (), type_) for name, type_ in (("seen", "i8"), *self.functions.state)]
+
+    def _held(self) -> list[Variable]:
         """What a part of a row leaves in memory."""
-        return [] if self.program.maps else [("seen", "i8"), *self.functions.state]
+        return [] if self.program.maps else [*self._numbers(), *self.functions.arrays]
 
     def _joined_parts(self) -> list[str]:
         """In a join each thread takes the state of one part."""
         if self.program.maps:
             return []
-        loads = [f"{v} = sel(there, part_{v}[place], {identity})" for (v, _), identity in zip(self._held(), self.functions.identities(), strict=True)]
-        return ["if joins:", "    there = thread < parts", "    place = row * parts + sel(there, thread, i8(0))", *_in(loads)]
+        loads = [f"{v.name} = sel(there, part_{v.name}[place], {identity})" for v, identity in zip(self._numbers(), self.functions.identities(), strict=True)]
+        for v, identity in self.functions.empty_arrays():
+            loads += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = sel(there, part_{v.name}[place * words_{v.name} + word], {identity})"]
+        return ["if joins:", "    there = thread < parts", "    place = row * parts + sel(there, thread, i8(0))", *indented(loads)]
 
     def _arguments(self) -> list[str]:
         arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
         return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "items", "parts", "piece",
-                *(f"part_{v}" for v, _ in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
+                *(f"part_{v.name}" for v in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
 
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
-        axis = self.program.axis
         lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread % 32, thread // 32 % warps", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
                  "    item, thread = item * ROWS + thread // 32, lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
         for each in reversed(self.program.rows):
@@ -148,10 +190,17 @@ class RowPrinter:
                 lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
         for name in self.fixed:
             lines.append(f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]")
+        return lines
+
+    def _bounds(self) -> list[str]:
+        """Where the row's part begins, and what of it is whole vectors."""
         lead = f"p_{self.streams[0]} + begin * SIZE" if self.streams else "0"
-        lines += ["begin = part * piece", f"length = max(min(piece, n_{axis} - begin), i8(0))", f"head = min((-({lead}) // SIZE) % ({SECTOR} // SIZE), length)",
-                  "vectors = (length - head) // VECTOR", "edges = length - vectors * VECTOR"]
-        return lines + [f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:]]
+        return [*self._part(), f"head = min((-({lead}) // SIZE) % ({SECTOR} // SIZE), length)",
+                "vectors = (length - head) // VECTOR", "edges = length - vectors * VECTOR",
+                *(f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:])]
+
+    def _part(self) -> list[str]:
+        return ["begin = part * piece", f"length = max(min(piece, n_{self.program.axis} - begin), i8(0))"]
 
     def _tile_arrays(self) -> list[str]:
         real = self.signature.real
@@ -159,50 +208,65 @@ class RowPrinter:
         kinds += [(f"y_{place}", self.outputs[place]) for place in self.program.maps]
         return [f"{name} = cuda.local.array(SLOTS, {type_})" for name, type_ in kinds]
 
-    def _identity(self) -> str:
-        return ", ".join(self.functions.identities())
-
     def _merges(self) -> list[str]:
         """The states of a warp become one, then those of a block's warps."""
-        functions = self.functions
-        variables = [("seen", "i8"), *functions.state]
-        combined = [f"{functions.listed('')} = {functions.called('combine', {f'{v}_old': v for v, _ in variables} | {'width': width})}" for width in ("32", "warps")]
-        pairs = list(zip(variables, functions.identities(), strict=True))
-        return [combined[0], *(f"shared_{v} = cuda.shared.array(32, {t})" for v, t in variables), "if not alone:",
-                *_in(["if lane == 0:", *_in(f"shared_{v}[warp] = {v}" for v, _ in variables), "cuda.syncthreads()", "if warp == 0:",
-                      *_in(f"{v} = sel(lane < warps, shared_{v}[lane % warps], {identity})" for (v, _), identity in pairs), f"    {combined[1]}"])]
+        functions, numbers = self.functions, self._numbers()
+        combined = [f"{functions.listed('')} = {functions.called('combine', {f'{v.name}_old': v.name for v in numbers} | {'width': width})}" for width in ("32", "warps")]
+        leave = [f"shared_{v.name}[warp] = {v.name}" for v in numbers]
+        take = [f"{v.name} = sel(lane < warps, shared_{v.name}[lane % warps], {identity})" for v, identity in zip(numbers, functions.identities(), strict=True)]
+        for v, identity in functions.empty_arrays():
+            place = f"(words_{v.name} | 1) + word"
+            leave += [f"for word in range(words_{v.name}):", f"    shared_{v.name}[warp * {place}] = {v.name}[word]"]
+            take += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = sel(lane < warps, shared_{v.name}[lane % warps * {place}], {identity})"]
+        return [combined[0], *(f"shared_{v.name} = cuda.shared.array(32, {v.type})" for v in numbers),
+                *(f"shared_{v.name} = cuda.shared.array(room_{v.name}, {v.type})" for v in functions.arrays), "if not alone:",
+                *indented(["if lane == 0:", *indented(leave), "cuda.syncthreads()", "if warp == 0:", *indented(take), f"    {combined[1]}"])]
 
     def _results(self) -> list[str]:
         """What the row comes to: the first warp knows, and tells the others what maps read."""
         types = self.functions.variable_types()
-        plain = [place for place in range(len(self.outputs)) if place not in self.program.maps]
-        writes = [f"store_one(address(out_{p}) + item * SIZE, {self.signature.real}(result_{p}))" if self.outputs[p] in ("f4", "f8") else f"out_{p}[item] = result_{p}"
-                  for p in plain]
-        told = [name for name in self.final if name in types]
-        lines = [f"{', '.join(self.final)} = {self.functions.called('finish', {})}"] if self.final else []
-        lines += ["if live and thread == 0:", *_in(writes)] if writes else []
-        lines += ["if thread == 0:", *_in(f"final_{name}[place] = {name}" for name in told)] if told else []
-        keeps = ["if thread == 0:", *_in(f"part_{v}[item * parts + part] = {v}" for v, _ in self._held())]
-        first = ["if splits:", *_in(keeps), "elif warp == 0 or alone:", *_in(lines)] if self._held() else ["if warp == 0 or alone:", *_in(lines)]
+        told = [Variable(name, False, (), types[name]) for name in self.final if name in types]
+        told += list(dict.fromkeys(v for place in self.program.maps for v in self.functions.read_by(self.program.outputs[place]) if v.columns))
+        writes = [line for place in range(len(self.outputs)) if place not in self.program.maps for line in self._write(place)]
+        called = self.functions.called("finish", {})
+        lines = [f"{', '.join(self.final)} = {called}" if self.final else called] if self.final or writes or told else []
+        lines += ["if live and thread == 0:", *indented(writes)] if writes else []
+        lines += ["if thread == 0:", *indented(self._moved([(f"final_{v.name}", "place", v.name, "", v) for v in told]))] if told else []
+        keeps = ["if thread == 0:", *indented(self._moved([(f"part_{v.name}", "item * parts + part", v.name, "", v) for v in self._held()]))]
+        first = ["if splits:", *indented(keeps), "elif warp == 0 or alone:", *indented(lines)] if self._held() else ["if warp == 0 or alone:", *indented(lines)]
         if not told:
             return [*first, *(self._maps() if self.program.maps else [])]
-        shared = ["place = sel(alone, i8(cuda.threadIdx.x) // 32, i8(0))"] + [f"final_{name} = cuda.shared.array(ROWS, {types[name]})" for name in told]
-        return [*shared, *first, "cuda.syncthreads()", *(f"{name} = final_{name}[place]" for name in told), *self._maps()]
+        shared = ["place = sel(alone, i8(cuda.threadIdx.x) // 32, i8(0))"]
+        shared += [f"final_{v.name} = cuda.shared.array({f'words_{v.name}' if v.columns else 'ROWS'}, {v.type})" for v in told]
+        return [*shared, *first, "cuda.syncthreads()", *self._moved([(v.name, "", f"final_{v.name}", "place", v) for v in told]), *self._maps()]
+
+    def _moved(self, pairs: list[tuple[str, str, str, str, Variable]]) -> list[str]:
+        """Numbers and arrays from one place to another: (to what, at which row there, from what, at which row there, the variable)."""
+        lines = []
+        for into, there, source, here, v in pairs:
+            if not v.columns:
+                lines.append(f"{into}{there and f'[{there}]'} = {source}{here and f'[{here}]'}")
+                continue
+            target, given = (f"({at}) * words_{v.name} + word" if at else "word" for at in (there, here))
+            lines += [f"for word in range(words_{v.name}):", f"    {into}[{target}] = {source}[{given}]"]
+        return lines
+
+    def _write(self, place: int) -> list[str]:
+        """An output that a row has once."""
+        columns = self.program.columns(self.program.output_axes[place])
+        at, value = (f"item * words_result_{place} + word", f"result_{place}[word]") if columns else ("item", f"result_{place}")
+        real = self.outputs[place] in ("f4", "f8")
+        line = f"store_one(address(out_{place}) + ({at}) * SIZE, {self.signature.real}({value}))" if real else f"out_{place}[{at}] = {value}"
+        return [f"for word in range(words_result_{place}):", f"    {line}"] if columns else [line]
 
     def _maps(self) -> list[str]:
         """Every thread writes its elements, from registers if the row was one tile."""
-        writes = [self.functions.called(f"map_{place}", {}) for place in self.program.maps]
+        writes = [line for place in self.program.maps for line in (self.functions.called(f"map_{place}", {}), *self._map_written(place))]
+        return ["long = first > FLIGHT * span", "first, more = 0, True", "while more:", *indented(["if long:", *indented(self._loaded()), *writes, *self._onward()])]
+
+    def _map_written(self, place: int) -> list[str]:
         axis = self.program.axis
-        for place in self.program.maps:
-            if place in self._real_maps():
-                pointer = f"address(out_{place}) + item * n_{axis} * SIZE"
-                writes += ["if live:", f"    store({pointer}, ({pointer} + head * SIZE) % 16 == 0, ok, at, y_{place})"]
-            else:
-                writes += ["for slot in range(SLOTS):", "    if live and ok[slot]:", f"        out_{place}[item * n_{axis} + at[slot]] = y_{place}[slot]"]
-        return ["long = first > FLIGHT * span", "first, more = 0, True", "while more:", *_in(["if long:", f"    load({', '.join(self._load_arguments())})", *writes,
-                "first += FLIGHT * span", "more = first < vectors"])]
-
-
-def _in(lines: Iterable[str], levels: int = 1) -> list[str]:
-    """Lines further in."""
-    return ["    " * levels + line for line in lines]
+        if place not in self._real_maps():
+            return ["for slot in range(SLOTS):", "    if live and ok[slot]:", f"        out_{place}[item * n_{axis} + at[slot]] = y_{place}[slot]"]
+        pointer = f"address(out_{place}) + item * n_{axis} * SIZE"
+        return ["if live:", f"    store({pointer}, ({pointer} + head * SIZE) % 16 == 0, ok, at, y_{place})"]

@@ -150,6 +150,11 @@ class TileProgram:
         front = tuple(axis for axis in (*self.rows, self.axis) if axis in axes)
         return (*front, *(axis for axis in axes if axis not in front))
 
+    @property
+    def chosen(self) -> set[str]:
+        """The parameters that say how many of the largest elements are wanted."""
+        return {update.count.name for update in self.updates if update.count is not None and update.count.op == "param"}
+
     def columns(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """The axes among `axes` that are looped over inside a row: neither rows nor the reduced axis."""
         return tuple(axis for axis in axes if axis not in self.rows and axis != self.axis)

@@ -5,6 +5,8 @@ compute capabilities in the CUDA programming guide.  Estimates are no measuremen
 """
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -14,7 +16,8 @@ from redfuser_algebra.language.errors import OperatorError
 @dataclass(frozen=True)
 class Card:
     """A card: multiprocessors, clock in GHz, memory in GB/s, and per multiprocessor warps, blocks, bytes of shared memory, and
-    results per cycle of float32, float64 and special functions."""
+    results per cycle of float32, float64 and special functions, and operations per cycle of tensor cores (16-bit factors,
+    float32 sums, dense).  `source` says where the figures are from."""
 
     name: str
     processors: int
@@ -25,15 +28,23 @@ class Card:
     shared: int
     single: int
     double: int
+    tensor: int
+    source: str
     special: int = 16
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Operations per second, in units of 1e9, of each kind of arithmetic; a fused multiplication and addition is two."""
+        return {name: self.processors * self.clock * each for name, each in
+                (("float32", 2 * self.single), ("float64", 2 * self.double), ("tensor cores", self.tensor))}
 
 
 CARDS = {card.name: card for card in (
-    Card("A100", 108, 1.41, 2039, 64, 32, 164 * 1024, 64, 32),
-    Card("H100", 132, 1.83, 3350, 64, 32, 228 * 1024, 128, 64),
-    Card("H200", 132, 1.83, 4800, 64, 32, 228 * 1024, 128, 64),
-    Card("B200", 148, 1.85, 8000, 64, 32, 228 * 1024, 128, 64),
-    Card("RTX 4090", 128, 2.52, 1008, 48, 24, 100 * 1024, 128, 2),
+    Card("A100", 108, 1.41, 2039, 64, 32, 164 * 1024, 64, 32, 2048, "NVIDIA A100 white paper; A100 80GB SXM data sheet: 312 TFLOP/s"),
+    Card("H100", 132, 1.83, 3350, 64, 32, 228 * 1024, 128, 64, 4096, "NVIDIA H100 white paper; H100 SXM data sheet: 989 TFLOP/s"),
+    Card("H200", 132, 1.83, 4800, 64, 32, 228 * 1024, 128, 64, 4096, "NVIDIA H200 SXM data sheet: 989 TFLOP/s, 4.8 TB/s"),
+    Card("B200", 148, 1.85, 8000, 64, 32, 228 * 1024, 128, 64, 8192, "NVIDIA HGX B200 data sheet: 2.25 PFLOP/s dense, 8 TB/s"),
+    Card("RTX 4090", 128, 2.52, 1008, 48, 24, 100 * 1024, 128, 2, 512, "NVIDIA Ada white paper: 165 TFLOP/s with float32 sums"),
 )}
 
 REGISTERS, REGISTER_STEP, BLOCK_RESERVE = 65536, 8, 1024
@@ -45,6 +56,8 @@ ISSUED = 4
 SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh")
 FREE = ("mov", "bra", "ret", "cvta", "ld.param")
 """PTX instructions that cost no machine instruction, or none to speak of."""
+_MOVING, _COMPARING = ("mov", "ld", "st", "selp", "shfl"), ("setp", "cvt")
+"""Instructions on floats that take no unit for arithmetic, and those that take one but compute nothing."""
 
 
 def card_named(name: str) -> Card:
@@ -54,44 +67,74 @@ def card_named(name: str) -> Card:
     return CARDS[name]
 
 
-def occupancy(card: Card, registers: int, shared: int, threads: int) -> float:
-    """The part of a multiprocessor's warps that can be there at once."""
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks of a kernel that a multiprocessor has at once, as each resource limits them, and the part of its warps that are."""
+
+    by_warps: int
+    by_registers: int
+    by_shared: int
+    part: float
+
+    @property
+    def limit(self) -> str:
+        """The resource that limits."""
+        return min(("warps", "registers", "shared memory"), key=lambda name: getattr(self, f"by_{name.split()[0]}"))
+
+
+def occupancy(card: Card, registers: int, shared: int, threads: int) -> Occupancy:
+    """How many blocks of so many threads fit."""
     warps = -(-threads // 32)
     per_warp = -(-registers // REGISTER_STEP) * REGISTER_STEP * 32
-    blocks = min(card.blocks, card.warps // warps, REGISTERS // per_warp // warps, card.shared // (shared + BLOCK_RESERVE))
-    return blocks * warps / card.warps
+    limits = min(card.blocks, card.warps // warps), REGISTERS // per_warp // warps, card.shared // (shared + BLOCK_RESERVE)
+    return Occupancy(*limits, min(limits) * warps / card.warps)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Least microseconds that each resource needs; the largest binds."""
+    """Least microseconds that each resource needs; the largest binds.  `operations` counts those of floats, a fused
+    multiplication and addition as two, `bytes` what memory moves."""
 
     memory: float
     issue: float
+    single: float
     double: float
     special: float
+    tensor: float
+    operations: float
+    bytes: float
 
     @property
     def bound(self) -> str:
         """The resource that binds."""
-        return max(("memory", "issue", "double", "special"), key=lambda name: getattr(self, name))
+        return max(("memory", "tensor", "issue", "single", "double", "special"), key=lambda name: getattr(self, name))
+
+    @property
+    def time(self) -> float:
+        """Microseconds at least."""
+        return getattr(self, self.bound)
 
     @property
     def roofline(self) -> float:
-        """The part of the memory bandwidth that can be reached."""
-        return self.memory / getattr(self, self.bound)
+        """The part of the memory bandwidth, or of the tensor cores' rate if that is what binds, that can be reached."""
+        return max(self.memory, self.tensor) / self.time
 
 
 def estimate(card: Card, moved: float, warps: Counter[str]) -> Estimate:
     """From bytes moved and executed warp instructions; PTX counts more of these than the machine executes."""
-    cycles = card.processors * card.clock * 1e3
     kinds = Counter()
     for opcode, count in warps.items():
-        name = opcode.partition(".")[0]
-        if name not in FREE and not opcode.startswith("ld.param"):
-            kinds["issue"] += count
-        if opcode.endswith("f64") and name not in ("mov", "ld", "st", "selp"):
-            kinds["double"] += count
-        kinds["special"] += count if name in SPECIAL and "f32" in opcode else 0
-    return Estimate(moved / (card.bandwidth * 1e3), kinds["issue"] / (ISSUED * cycles), 32 * kinds["double"] / (card.double * cycles),
-                    32 * kinds["special"] / (card.special * cycles))
+        name, *forms = opcode.split(".")
+        kinds["issue"] += 0 if name in FREE or opcode.startswith("ld.param") else count
+        if name == "mma":
+            kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m1")))))
+        elif name in SPECIAL and "f32" in forms:
+            kinds["special"] += count
+        elif name not in _MOVING and forms and forms[-1] in ("f32", "f64"):
+            kinds[forms[-1]] += count
+            kinds["operations"] += count * (0 if name in _COMPARING else 2 if name == "fma" else 1)
+    cycles = card.processors * card.clock * 1e3
+    operations = 32 * (kinds["operations"] + kinds["special"]) + kinds["tensor"]
+    return Estimate(moved / (card.bandwidth * 1e3), kinds["issue"] / (ISSUED * cycles), 32 * kinds["f32"] / (card.single * cycles),
+                    32 * kinds["f64"] / (card.double * cycles), 32 * kinds["special"] / (card.special * cycles),
+                    kinds["tensor"] / (card.tensor * cycles), operations, moved)

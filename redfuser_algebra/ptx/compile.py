@@ -59,6 +59,19 @@ def toolchain_missing() -> str:
     return ", ".join(absent)
 
 
+def gpu_missing() -> str:
+    """What stands against running kernels here: packages or libraries that are not installed, no driver, no GPU; "" if nothing does."""
+    missing = toolchain_missing()
+    if missing:
+        return f"{missing} is not installed"
+    from numba import cuda
+
+    if cuda.is_available():
+        return ""
+    wrong = " ".join(str(cuda.cuda_error() or "").split())
+    return "there is no GPU, or no driver for one" + (f" ({wrong})" if wrong else "")
+
+
 def compiled(function: Callable, types: Sequence[object], architecture: str, bounds: int | tuple[int, ...] = 0) -> Compiled:
     """The kernel for arguments of these types: NumPy dtypes stand for scalars, (dtype,) for one-dimensional arrays.
 

@@ -36,8 +36,8 @@ class KernelFile:
         self.names["__name__"] = "kernel_file"
         exec(compile(self.text, "<kernel file>", "exec"), self.names)
 
-    def plan(self, given: Sequence[object]) -> tuple[list, list, int, list[tuple[int, ...]]]:
-        """The file's own plan: launches, arguments, how many parts of rows there are, shapes of the outputs."""
+    def plan(self, given: Sequence[object]) -> tuple[list, list, list[int], list[tuple[int, ...]]]:
+        """The file's own plan: launches, arguments, lengths of what parts of rows leave, shapes of the outputs."""
         plan: Callable = self.names["plan"]
         return plan(*given)
 
@@ -45,7 +45,7 @@ class KernelFile:
         """For each launch that the plan makes for these arguments the compiled kernel, blocks, and threads per block."""
         launches, before, _, _ = self.plan(given)
         types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in before]
-        types += [(np.dtype(dtype),) for dtype in (*self.names["HELD"], *(dtype for _, dtype in self.names["OUTPUTS"]))]
+        types += [(np.dtype(dtype),) for dtype in (*(dtype for dtype, _ in self.names["HELD"]), *(dtype for _, dtype in self.names["OUTPUTS"]))]
         found = []
         for chosen, blocks, threads in launches:
             if (architecture, chosen) not in self.made:
@@ -58,7 +58,7 @@ class KernelFile:
     def run(self, given: Sequence[object], architecture: str = "sm_90a", mode: Mode | None = None, shifts: Sequence[int] = ()) -> Executed:
         """Execute for arguments in the file's order; `shifts` moves arrays off the 256-byte grid, in elements."""
         _, before, held, shapes = self.plan(given)
-        empty = [np.zeros(held, dtype) for dtype in self.names["HELD"]]
+        empty = [np.zeros(count, dtype) for count, (dtype, _) in zip(held, self.names["HELD"], strict=True)]
         outputs = [np.zeros(int(np.prod(shape)), dtype) for shape, (_, dtype) in zip(shapes, self.names["OUTPUTS"], strict=True)]
         flat = [np.ascontiguousarray(value).reshape(-1) if isinstance(value, np.ndarray) else value for value in (*before, *empty, *outputs)]
         places = [place for place, value in enumerate(flat) if isinstance(value, np.ndarray)]

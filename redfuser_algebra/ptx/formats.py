@@ -1,20 +1,7 @@
-"""Number formats that NumPy does not have, and float32 without subnormals."""
+"""float32 without subnormals."""
 from __future__ import annotations
 
 import numpy as np
-
-
-def to_bfloat16(x: np.ndarray) -> np.ndarray:
-    """Bits of the nearest bfloat16 of float32 numbers, ties to even."""
-    x = np.asarray(x, np.float32)
-    bits = x.view(np.uint32)
-    near = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return np.where(np.isnan(x), np.uint32(0x7FFF), near >> np.uint32(16)).astype(np.uint16)
-
-
-def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """float32 numbers of bfloat16 bits."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def flushed(x: np.ndarray) -> np.ndarray:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
-from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.memory import BASES
 from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError, elements
 

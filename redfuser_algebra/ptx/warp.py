@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
-from redfuser_algebra.ptx.formats import from_bfloat16
 from redfuser_algebra.ptx.memory_access import reached, touch
 from redfuser_algebra.ptx.text import Instruction, PtxError
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.html import Fragment, joined, preformatted
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn
-from redfuser_algebra.ptx.cards import Estimate, card_named, estimate, occupancy
+from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
 from redfuser_algebra.ptx.execute import Executed
-from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.ptx.memory import SECTOR
 from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run.audit_picture import pictured
 from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
 from redfuser_algebra.run.reference import reference
 
@@ -30,12 +33,14 @@ BATCH, ROWS, COLUMNS = 2, 3, 5
 """Lengths of the batch, of axes of rows, and of the other axes in executed cases."""
 
 MOST_TRAFFIC, MOST_CONFLICTS = 1.02, 1.05
+RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "single": "float32", "double": "float64", "special": "special functions"}
+"""What can bind, in words."""
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
 @dataclass(frozen=True)
 class Binary:
-    """How a kernel compiled for an architecture, and the part of a card's warps that fit at once."""
+    """How a kernel compiled for an architecture, and how much of it a multiprocessor of the card has at once."""
 
     architecture: str
     threads: int
@@ -43,7 +48,12 @@ class Binary:
     spilled: int
     shared: int
     instructions: int
-    occupancy: float
+    fits: Occupancy
+
+    @property
+    def occupancy(self) -> float:
+        """The part of a multiprocessor's warps that can be there at once."""
+        return self.fits.part
 
     @property
     def passed(self) -> bool:
@@ -74,14 +84,29 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What the longest case did: bytes that it loaded and stored, in how many sectors of 32 bytes, the bytes of all arrays
+    once, instructions of warps, and how many of them were for tensor cores and for special functions."""
+
+    loaded: int
+    stored: int
+    sectors: int
+    ideal: int
+    instructions: int
+    tensor: int
+    special: int
+
+
+@dataclass(frozen=True)
 class Audit:
-    """All that was found.  `estimate` says how long the longest case takes at least on `card`, per resource."""
+    """All that was found.  `estimate` says how long the longest case takes at least on `card`, per resource; `work` what it did."""
 
     operator: str
     dtype: str
     card: str
     binaries: tuple[Binary, ...]
     cases: tuple[Case, ...]
+    work: Work | None
     estimate: Estimate | None
 
     @property
@@ -91,11 +116,21 @@ class Audit:
 
     def to_json(self) -> dict:
         """Plain data."""
-        bound = {"bound": self.estimate.bound, "roofline": self.estimate.roofline} if self.estimate else {}
+        bound = {"bound": self.estimate.bound, "time": self.estimate.time, "roofline": self.estimate.roofline} if self.estimate else {}
         return asdict(self) | bound | {"passed": self.passed}
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    @property
+    def picture(self) -> Fragment:
+        """The roofline of the card with the longest case on it, and how full a multiprocessor is, as SVG."""
+        places = [(f"{b.architecture}, {b.threads} threads", {"warps": b.fits.by_warps, "registers": b.fits.by_registers, "shared memory": b.fits.by_shared},
+                   b.occupancy) for b in self.binaries]
+        return pictured(f"{self.operator} ({self.dtype}) on {self.card}, estimated", CARDS[self.card], self.estimate, places)
+
+    def _repr_html_(self) -> str:
+        return joined(preformatted(self), self.picture)
 
 
 def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CARD, seed: int = 0,
@@ -111,7 +146,7 @@ def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CA
             if name == "in step" or length < FEW:
                 found, ran = _executed(kernel, binding, length, name, mode)
                 cases.append(found)
-                last = ran or last
+                last = (binding, ran) if ran else last
             done += 1
             if progress:
                 progress(done, steps)
@@ -119,11 +154,18 @@ def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CA
         for binary, _, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
             binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
                                    occupancy(on, binary.registers, binary.shared, threads)))
-    spent = None
-    if last is not None:
-        moved = sum(t.moved for kind, t in last.counts.traffic.items() if kind.startswith("global"))
-        spent = estimate(on, moved, last.counts.warps)
-    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), spent)
+    work = None if last is None else _work(last[0], last[1], kernel)
+    spent = None if work is None else estimate(on, SECTOR * work.sectors, last[1].counts.warps)
+    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), work, spent)
+
+
+def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
+    traffic, warps = ran.counts.traffic, ran.counts.warps
+    stored = sum(t.bytes for kind, t in traffic.items() if kind == "global store")
+    asked = sum(t.bytes for kind, t in traffic.items() if kind.startswith("global"))
+    named = {name: sum(count for opcode, count in warps.items() if opcode.partition(".")[0] in names) for name, names in (("tensor", ("mma",)), ("special", SPECIAL))}
+    return Work(asked - stored, stored, sum(t.moved for kind, t in traffic.items() if kind.startswith("global")) // SECTOR,
+                _ideal(kernel, binding, ran), sum(warps.values()), named["tensor"], named["special"])
 
 
 def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -> Binding:
@@ -136,7 +178,7 @@ def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -
         values = drawn(rng, kinds[name], (*batch, *(sizes[a] for a in axes)), length)
         real = kernel.signature.arrays[name] in ("f4", "f8")
         arrays[name] = _representable(values, kernel.dtype) if real else values
-    scalars = {name: 1.0 if value is None else value for name, value in operator.params.items()}
+    scalars = {name: (3 if name in kernel.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
     return operator.bind(**arrays, **scalars)
 
 
@@ -162,27 +204,31 @@ def _executed(kernel: CudaKernel, binding: Binding, length: int, name: str, mode
 
 def _waste(kernel: CudaKernel, binding: Binding, ran: Executed) -> tuple[float, float]:
     """Bytes in sectors over the bytes of all arrays once; passes over the banks of shared memory over the least."""
-    given = [each for each in kernel.given(binding) if isinstance(each, np.ndarray)]
-    ideal = sum(array.nbytes for array in (*given, *ran.outputs))
-    traffic = ran.counts.traffic
+    traffic, ideal = ran.counts.traffic, _ideal(kernel, binding, ran)
     moved = sum(t.moved for kind, t in traffic.items() if kind.startswith("global"))
     passes, least = (sum(getattr(t, field) for kind, t in traffic.items() if kind.startswith("shared")) for field in ("moved", "least"))
     return moved / ideal, passes / least if least else 1.0
+
+
+def _ideal(kernel: CudaKernel, binding: Binding, ran: Executed) -> int:
+    """The bytes of all arrays once."""
+    given = [each for each in kernel.given(binding) if isinstance(each, np.ndarray)]
+    return sum(array.nbytes for array in (*given, *ran.outputs))
 
 
 def _lines(audit: Audit) -> list[str]:
     lines = [f"{audit.operator} ({audit.dtype}): {'passed' if audit.passed else 'FAILED'}, without a GPU"]
     for b in audit.binaries:
         lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.shared} B shared, {b.instructions} instructions, "
-                     f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor")
+                     f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")
     for c in audit.cases:
         counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
         told = c.fault or f"error {c.error:.1e} of the largest value (limit {c.limit:.0e}){counted}"
         lines.append(f"  length {c.length}, {c.mode}: {'ok' if c.passed else 'FAILED'}: {told}")
-    if audit.estimate:
-        e = audit.estimate
-        lines.append(f"  {audit.card}, estimated: at least {e.memory:.3f} µs of memory, {e.issue:.3f} of issue, {e.double:.3f} of float64, "
-                     f"{e.special:.3f} of special functions; bound by {e.bound}, {e.roofline:.0%} of the bandwidth")
+    if audit.work and audit.estimate:
+        w, e = audit.work, audit.estimate
+        lines.append(f"  longest case: {w.loaded:,} bytes loaded, {w.stored:,} stored, in {w.sectors:,} sectors; all arrays once are {w.ideal:,}")
+        lines.append(f"  {w.instructions:,} instructions of warps, {w.tensor:,} for tensor cores, {w.special:,} for special functions")
+        times = ", ".join(f"{getattr(e, name):.3f} of {said}" for name, said in RESOURCES.items())
+        lines.append(f"  {audit.card}, estimated: at least {times} (µs); bound by {RESOURCES[e.bound]}, {e.roofline:.0%} of the roofline ({CARDS[audit.card].source})")
     return lines
-
-

@@ -1,7 +1,7 @@
 """A CUDA kernel as users hold it: source to read, a call that needs a GPU, and an audit that needs none."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,12 +16,13 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cuda import print_cuda
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.ptx.compile import ARCHITECTURES
+from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
 from redfuser_algebra.ptx.execute import KernelFile
-from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
 from redfuser_algebra.run.audit import CARD, LENGTHS, Audit, audited
+from redfuser_algebra.run.dtypes import real_dtype
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -69,13 +70,18 @@ class CudaKernel:
 
     def __call__(self, /, *arrays: object, **named: object) -> object:
         """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU."""
-        from numba import cuda
+        return self.launched(self.operator.bind(*arrays, **named))
 
-        if not cuda.is_available():
-            raise OperatorError(f"running the CUDA kernel of {self.operator.name}", "there is no GPU, or no driver for one",
-                                "audit the kernel, which needs none, or call the fused operator")
-        binding = self.operator.bind(*arrays, **named)
-        results = self.file.names["launch"](*self.given(binding))
+    def launched(self, binding: Binding) -> object:
+        """The outputs on the GPU, float16 as it is, bfloat16 as float32.  Raises OperatorError where it cannot run."""
+        asked, missing = f"running {self.operator.name} on a GPU", gpu_missing()
+        if missing:
+            raise OperatorError(asked, missing, "pip install 'redfuser-algebra[cuda]'" if missing.endswith("not installed") else
+                                "audit the kernel, which needs no GPU, or take backend=\"cpu\"")
+        try:
+            results = self.file.names["launch"](*self.given(binding))
+        except ValueError as error:
+            raise OperatorError(asked, str(error), "take backend=\"cpu\", which has no such limits") from error
         return self.operator.packed(tuple(self.delivered(results if isinstance(results, tuple) else (results,))))
 
     def given(self, binding: Binding) -> list[object]:
@@ -83,6 +89,8 @@ class CudaKernel:
         arrays = []
         for name, own in self.program.inputs.items():
             array, axes = np.asarray(binding.arrays[name]), self.operator.inputs[name]
+            leading = array.ndim - len(axes)
+            array = np.broadcast_to(array, (*binding.batch, *array.shape[leading:])) if leading else array
             leading = array.ndim - len(axes)
             moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in own))
             arrays.append(stored(moved, self.dtype if self.signature.arrays[name] in ("f4", "f8") else name_of(self.signature.arrays[name])))
@@ -97,6 +105,12 @@ class CudaKernel:
             leading = value.ndim - len(axes)
             results.append(value.transpose(*range(leading), *(leading + written.index(axis) for axis in axes)))
         return results
+
+
+def format_of(arrays: Iterable[np.dtype]) -> str:
+    """The numbers that a kernel for such arrays reads: float16 if all real ones are, else the dtype of real results."""
+    real = {dtype for dtype in arrays if dtype.kind not in "bui"}
+    return "float16" if real == {np.dtype(np.float16)} else real_dtype(real).name
 
 
 def name_of(type_: str) -> str:

@@ -61,13 +61,7 @@ def exported_cpu(operator: Operator, form: FusedForm, certificate: str, dtype: s
 
 
 def exported_cuda(kernel: CudaKernel, certificate: str) -> str:
-    """The text of a file with a CUDA kernel, which needs NumPy and numba-cuda, and a GPU only to run.
-
-    Raises OperatorError for bfloat16, which NumPy has no arrays of.
-    """
-    if kernel.dtype not in (*REAL, "float16"):
-        raise OperatorError(f"a kernel file of {kernel.operator.name} for {kernel.dtype}", "NumPy has no such arrays to check it with",
-                            f"choose one of {', '.join((*REAL, 'float16'))}, or take the kernel's source")
+    """The text of a file with a CUDA kernel, which needs NumPy and numba-cuda, and a GPU only to run."""
     limit = error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
     return cuda_text(CudaExport(kernel.operator, kernel.form, kernel.program, kernel.printed, certificate, draws(kernel.operator), limit))
 

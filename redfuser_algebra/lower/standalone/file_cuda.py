@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.numpy_text import numpy_definition
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import CudaSource
-from redfuser_algebra.lower.standalone import checking, meaning
+from redfuser_algebra.lower.standalone import bfloat16, checking, meaning
 from redfuser_algebra.lower.standalone.pieces import body_of, header, imports_of, names_in, reachable
 from redfuser_algebra.lower.tile import TileProgram
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
-TOOLS = (meaning, checking)
+TOOLS = (meaning, checking, bfloat16)
 LENGTHS = (1, 31, 1000, 8191, 100000)
 """Of the reduced axis in a file's check of itself."""
 
@@ -44,8 +45,9 @@ def cuda_text(export: CudaExport) -> str:
     tools = tools.replace("AXES", "ALL_AXES")
     body = [export.source.body, tools, meant.replace("AXES", "ALL_AXES"), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
+    as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
     top = header(export.operator, export.form, export.certificate, [
-        f"Real numbers: {export.source.dtype}.  A row is shared by the threads of a warp, of a block, or of several.",
+        f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
@@ -54,12 +56,17 @@ def _main(export: CudaExport) -> str:
     operator, axis, names = export.operator, export.program.axis, export.source.names
     sizes = {a: 3 + place for place, a in enumerate(operator.axes) if a != axis}
     fixed = "".join(f'"{a}": {size}, ' for a, size in sizes.items())
-    scalars = {name: 1.0 if value is None else value for name, value in operator.params.items()}
-    given = [*operator.inputs, *operator.params]
+    scalars = {name: (3 if name in export.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
+    given, narrow = [*operator.inputs, *operator.params], export.source.dtype == "bfloat16"
+    lengths = [length for length in LENGTHS if length > 1 or not any(MONOIDS[u.monoid].counted for u in export.program.updates)]
     moved = [f"turned({name}, {operator.inputs[name]!r}, {own!r})" if own != operator.inputs[name] else name for name, own in export.program.inputs.items()]
+    moved = [f"to_bfloat16({code}) if DTYPES[{names[name]!r}] == np.uint16 else {code}" if narrow else code for name, code in zip(export.program.inputs, moved, strict=True)]
     written = [export.program.stored(own) for own in export.program.output_axes]
-    back = [f"turned(outputs[{n}], {own!r}, {axes!r})" for n, (own, axes) in enumerate(zip(written, export.program.output_axes, strict=True))]
+    results = [f"from_bfloat16(outputs[{n}])" if narrow and type_ == "f4" else f"outputs[{n}]" for n, type_ in enumerate(export.source.outputs)]
+    back = [f"turned({result}, {own!r}, {axes!r})" for result, own, axes in zip(results, written, export.program.output_axes, strict=True)]
     kinds = {name: export.draws[name] for name in operator.inputs}
+    stored = "from_bfloat16(to_bfloat16(VALUES)) if DTYPES[names[name]] == np.uint16 else VALUES" if narrow else "VALUES.astype(DTYPES[names[name]])"
+    stored = stored.replace("VALUES", "drawn(rng, kinds[name], shape, length)")
     return "\n".join([
         "def turned(array, axes, order):", '    """An array with its last axes in another order."""', "    leading = array.ndim - len(axes)",
         "    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))", "", "",
@@ -69,11 +76,11 @@ def _main(export: CudaExport) -> str:
         "def main():", '    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""',
         "    if not cuda.is_available():", '        print("There is no GPU here, or no driver for one: nothing was checked.")', "        return 1",
         f"    kinds, scalars, cases = {kinds!r}, {scalars!r}, []",
-        f"    for length in {LENGTHS!r}:",
+        f"    for length in {tuple(lengths)!r}:",
         f'        sizes, rng = {{{fixed}"{axis}": length}}, np.random.default_rng(length)',
         f"        axes, names = {dict(operator.inputs)!r}, {names!r}",
         "        shapes = {name: (3,) * (" + repr(axis) + " in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}",
-        "        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}",
+        f"        arrays = {{name: {stored} for name, shape in shapes.items()}}",
         f'        cases.append((f"{operator.name}, {axis} = {{length}}", arrays, scalars))',
         f"    return 0 if passed_over(launched, definition, cases, {export.limit!r}) else 1", "", "",
         'if __name__ == "__main__":', "    sys.exit(main())"])

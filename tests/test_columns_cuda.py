@@ -1,0 +1,110 @@
+"""CUDA kernels of rows with columns: vectors, matrices and the k largest as states, elements that pass through shared memory."""
+
+import numpy as np
+import pytest
+from cuda_kernels import changed, drawn_case, kernel, limit, needs_toolchain, run
+
+import redfuser_algebra as ra
+from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run.cuda import made_cuda
+
+SOME = ("topk_mean_fixed", "moment_of_inertia", "moe_switch_aux")
+MORE = ("dixon_q", "topk_zscores", "kabsch_rmsd", "attn_sink", "attn_bwd_dq", "layernorm_gemv", "fox_wolfram_h2", "kb_gemv_gelu_softmax")
+RANDOM = Mode(together=False, rough=True, counts=False, seed=1)
+
+
+def shared_waste(ran):
+    shared = [t for kind, t in ran.counts.traffic.items() if kind.startswith("shared")]
+    return sum(t.moved for t in shared) / sum(t.least for t in shared)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("name", [SOME[0], *(pytest.param(name, marks=pytest.mark.slow) for name in (*SOME[1:], *MORE))])
+def test_states_with_columns(name):
+    made = kernel(name)
+    for length in (31, 300):
+        binding = drawn_case(made, length)
+        ran, error = run(made, binding)
+        assert error <= limit(made) and run(made, binding, RANDOM)[1] <= limit(made), (length, error)
+        assert all(binary.spilled == binary.stack == 0 for binary, _ in ran.binaries) and "local load" not in ran.counts.traffic
+
+
+@ra.operator
+def weighted(x: "row l c", w: "l", q: "c"):
+    score = ra.sum(x * q, "c")
+    m = ra.max(score, "l", where=w > 0)
+    p = ra.exp(score - m)
+    return ra.sum(p * x, "l", where=w > 0) / ra.sum(p, "l", where=w > 0), ra.sum(ra.exp(score - m), "l", where=w > 0) * ra.exp(score - m)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("columns", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 6, 64))])
+def test_an_operator_that_the_catalogue_does_not_have(columns):
+    """Masked elements with any number of columns, a vector and a map as results, rows that begin anywhere."""
+    made, rng = made_cuda(weighted, ra.fuse(weighted).form), np.random.default_rng(columns)
+    for length in (5, 301):
+        x, w, q = rng.normal(size=(2, 3, length, columns)), rng.normal(size=length), rng.normal(size=columns)
+        binding = weighted.bind(*(each.astype("f4").astype("f8") for each in (x, w, q)))
+        ran, error = run(made, binding, shifts=(1, 0, 3, 0, 2))
+        assert error <= 1e-5 and shared_waste(ran) <= 1.05, length
+        assert run(made, binding, RANDOM)[1] <= 1e-5
+
+
+@ra.operator
+def largest(x: "row l", k: int):
+    return tuple(ra.topk(x, "l", k, name="t"))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1, 5, 32])
+def test_the_k_largest_of_ties_and_nan(k):
+    made = made_cuda(largest, ra.fuse(largest).form)
+    x = np.random.default_rng(0).integers(0, 9, (2, 3, 200)).astype(float)
+    x[0, 0, 7] = x[0, 1, 190] = np.nan
+    x[1, 2] = -np.inf
+    assert run(made, largest.bind(x, k=k))[1] == 0
+    with pytest.raises(ValueError, match="the 33 largest of 200: this kernel finds 1 to 32"):
+        made.file.plan(made.given(largest.bind(x, k=33)))
+
+
+def test_states_that_no_thread_can_hold_are_refused():
+    made = kernel("attn_linear")
+    sizes = {"q": (64,), "K": (100, 64), "V": (100, 64)}
+    with pytest.raises(ValueError, match="take fewer columns at a time"):
+        made.file.plan([np.zeros(sizes[name], np.float32) for name in made.program.inputs])
+
+
+# what is wrong: (operator, length of a row, what is replaced, by what)
+FAULTS = {
+    "a tile is read before it is there": ("moment_of_inertia", 300, "            cuda.syncthreads()\n            seen, ", "            seen, "),
+    "a tile is filled before it was read": ("moment_of_inertia", 3000, "            cuda.syncthreads()\n            lead = ", "            lead = "),
+    "a tile ends early": ("moment_of_inertia", 300, "word < high", "word + 1 < high"),
+    "an element too many": ("moment_of_inertia", 300, "first + slot * span + thread < length", "first + slot * span + thread <= length"),
+    "columns are mixed up": ("moment_of_inertia", 300, "place = element * width + column", "place = element * width + width - 1 - column"),
+    "a column is left out": ("moment_of_inertia", 300, "words_s = n_c", "words_s = n_c - 1"),
+    "states are added at different pivots": ("attn_sink", 300, "    if seen_old > 0:\n        rebase_s(", "    if False:\n        rebase_s("),
+    "warps leave their states in one place": ("attn_sink", 1000, "shared_s[warp * (words_s | 1)", "shared_s[0 * (words_s | 1)"),
+    "lists do not move on": ("topk_mean_fixed", 300, "stays = position != at[begin + k]", "stays = True"),
+    "a place of the list is never written": ("topk_mean_fixed", 300, "    for k in range(count):\n            old", "    for k in range(count - 1):\n            old"),
+    "values stay at their old positions": ("topk_mean_fixed", 300, "rebase_s1(s1, pos_old, pos, ", "rebase_s1(s1, pos_old, pos_old, "),
+}
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault):
+    name, length, old, new = FAULTS[fault]
+    made = kernel(name)
+    binding = drawn_case(made, length)
+    assert run(made, binding)[1] <= limit(made)
+    wrong = changed(made, old, new)
+    for mode in (Mode(counts=False), Mode(together=False, counts=False, seed=5)):
+        try:
+            if not run(made, binding, mode, (3,), wrong)[1] <= limit(made):
+                return
+        except PtxError:
+            return
+    raise AssertionError("nobody noticed")
