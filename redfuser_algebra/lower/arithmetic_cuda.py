@@ -192,33 +192,34 @@ def join_lists(best, at, begin, count, width):
 '''
 
 _STAGED = '''
-def shift_of(width, banks):
-    """After how many cells, as a power of 2, the elements of a tile begin at the same bank again; 31 if all banks come in turn."""
-    return 31 if width % 2 else (width * banks // math.gcd(width, banks)).bit_length() - 1
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
 
 
 @cuda.jit(device=True)
-def cell(element, width, column, shift):
-    """Where a column of an element of the tile lies in shared memory: one cell is left out where the banks begin anew."""
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
     place = element * width + column
-    return place + (place >> shift)
+    return place ^ (place >> shift & mask)
 
 
 @cuda.jit(device=True)
-def stage_real(cells, pointer, low, high, steps, shift, thread, span):
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
     for step in range(steps):
         word = step * span + thread
-        cells[word + (word >> shift)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
+        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
 '''
 
 _STAGED_WHOLE = '''
 @cuda.jit(device=True)
-def stage_whole(cells, array, offset, count, steps, shift, thread, span):
+def stage_whole(cells, array, offset, count, steps, shift, mask, thread, span):
     """Fill shared memory with whole numbers or truth values."""
     for step in range(steps):
         word = step * span + thread
-        cells[word + (word >> shift)] = array[sel(word < count, offset + word, i8(0))]
+        cells[word ^ (word >> shift & mask)] = array[sel(word < count, offset + word, i8(0))]
 '''
 
 _ROUNDED = '''
@@ -239,7 +240,7 @@ def whole(x, least, most):
 '''
 
 _PIECES = ((("_instruction",), _ASM), (("address",), _ADDRESS), (("sel",), _SELECT), (("larger", "smaller"), _EXTREMES), (("fmax", "fmin"), _SKIPPING),
-           (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first", "insert", "join_lists"), _FIRST), (("insert", "join_lists"), _LISTS), (("shift_of", "cell"), _STAGED), (("stage_whole",), _STAGED_WHOLE), (("rounded", "whole"), _ROUNDED))
+           (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first", "insert", "join_lists"), _FIRST), (("insert", "join_lists"), _LISTS), (("turns_of", "cell"), _STAGED), (("stage_whole",), _STAGED_WHOLE), (("rounded", "whole"), _ROUNDED))
 
 _LETTERS = {"float32": "f", "float64": "d", "float16": "f", "bfloat16": "f"}
 

@@ -84,7 +84,8 @@ class ColumnFunction(DeviceFunction):
         if self.axis in own:
             words = [self.argument(word, word) for word in (f"n_{self.printer.program.copies.get(axis, axis)}" for axis in columns)]
             place = f"{place} + {self.argument(f'skew_{name}', '')}" if columns else self.argument(f"skew_{name}", "")
-            place = f"cell({self.own(self.index(self.axis))}, {' * '.join(words) or '1'}, {place}, {self.argument(f'shift_{name}', '')})"
+            turns = ", ".join(self.argument(f"{word}_{name}", "") for word in ("shift", "mask"))
+            place = f"cell({self.own(self.index(self.axis))}, {' * '.join(words) or '1'}, {place}, {turns})"
         return Code(f"{cells}[{place}]", self.printer.signature.arrays[name])
 
 

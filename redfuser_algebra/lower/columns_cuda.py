@@ -65,8 +65,8 @@ class ColumnPrinter(RowPrinter):
         sums = [f"{self._bytes(name)} * {product(self.program.columns(self.program.inputs[name])) or '1'}" for name in self.staged]
         element = " + ".join([*sums, *(str(_WIDTHS[self.functions.storage.produced_type(name)]) for name in self.functions.made)])
         lines += [f"element = {element}", "shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]",
-                  f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element * 33 // 32 + state) <= {ROOM}]",
-                  f"if not fits:\n        raise ValueError(f\"an element takes {{element}} bytes, and a block has room for {ROOM // 33}: take fewer columns at a time\")",
+                  f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
+                  f"if not fits:\n        raise ValueError(f\"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time\")",
                   "warps, slots = fits[0]"]
         return Choice(lines, f", slots, {', '.join(sizes)}")
 
@@ -89,9 +89,9 @@ class ColumnPrinter(RowPrinter):
         lines = [*copies, *super()._constants()]
         for name in self.staged:
             edge = f"{SECTOR} // {'SIZE' if self._real(name) else self._bytes(name)}"
-            lines += [f"words_{name} = {self._width(name)}", f"shift_{name} = shift_of(words_{name}, {128 // max(self._bytes(name), 4)})",
+            lines += [f"words_{name} = {self._width(name)}", f"shift_{name}, mask_{name} = turns_of(words_{name}, {128 // max(self._bytes(name), 4)})",
                       f"steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {edge}) // span)",
-                      f"room_{name} = steps_{name} * span + (steps_{name} * span >> shift_{name}) + 1"]
+                      f"room_{name} = max(steps_{name} * span, 1)"]
         lines += [f"room_{name} = slots * span" for name in self.functions.made]
         return lines + [f"words_{name} = {self._width(name)}" for name in self.once]
 
@@ -128,9 +128,9 @@ class ColumnPrinter(RowPrinter):
         """A tile of an input from memory into shared memory, from a whole sector on."""
         count, place = f"min(slots * span, length - first) * words_{name}", f"(begin + first) * words_{name}"
         if not self._real(name):
-            return [f"skew_{name} = 0", f"stage_whole(cells_{name}, {self.names[name]}, o_{name} + {place}, {count}, steps_{name}, shift_{name}, thread, span)"]
+            return [f"skew_{name} = 0", f"stage_whole(cells_{name}, {self.names[name]}, o_{name} + {place}, {count}, steps_{name}, shift_{name}, mask_{name}, thread, span)"]
         return [f"lead = p_{name} + {place} * SIZE", f"skew_{name} = lead // SIZE % ({SECTOR} // SIZE)",
-                f"stage_real(cells_{name}, lead - skew_{name} * SIZE, skew_{name}, skew_{name} + {count}, steps_{name}, shift_{name}, thread, span)"]
+                f"stage_real(cells_{name}, lead - skew_{name} * SIZE, skew_{name}, skew_{name} + {count}, steps_{name}, shift_{name}, mask_{name}, thread, span)"]
 
     def _onward(self) -> list[str]:
         return ["first += slots * span", "more = first < length"] if self.staged else super()._onward()

@@ -15,8 +15,8 @@ from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
-_OURS = re.compile(r"slots|skew|count|lead|cell|cells|into|word|insert|join_lists|shift_of|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
-                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
+_OURS = re.compile(r"slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
+                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
 _DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
             "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
 """What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
