@@ -96,7 +96,7 @@ class ColumnFunctions(RowFunctions):
     kind = ColumnFunction
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
-        super().__init__(program, replace(signature, blas=True))
+        super().__init__(program, replace(signature, products=True))
         along = [name for name, axes in program.inputs.items() if program.axis in axes]
         self.staged = along if any(program.columns(program.inputs[name]) for name in along) else []
         once = [p for p in program.producers if p.axes == tuple(a for a in p.axes if a in (*program.rows, program.axis))]
