@@ -205,7 +205,7 @@ class _Printer(StagePrinter):
         contraction = producer.contraction
         if contraction and self.signature.products and self._both_real(contraction.left, contraction.right):
             self.sums_over(self.size(contraction.axis))
-            return [f"multiply({self._matrix(contraction.left)}, {self._matrix(contraction.right)}, True, panel, {producer.name}, False)"]
+            return [f"multiply({self._matrix(contraction.left)}, {self._matrix(contraction.right)}, b1(True), panel, {producer.name}, b1(False))"]
         function = self.function(f"make_{producer.name}", self.held, [producer.value], (self.program.axis, *columns))
         target = function.argument(producer.name, f"{producer.name}[i]" if rows else producer.name)
         self.nested(function, (self.program.axis, *columns), lambda: self.write(function, target, (self.program.axis, *columns), producer.value, type_))

@@ -11,7 +11,8 @@ from __future__ import annotations
 # The result is made in patches that stay in registers while the summed index runs.  Six rows of four vectors and their
 # factors fill 32 registers, six rows of two fill 16.  What a patch reads of the right factor is one piece of memory:
 # either it is so already, or a panel is filled with it, which all rows share.  Rows that a patch has too many repeat
-# the last one, and columns that are no whole vector go by way of the rows at the end of the panel.
+# the last one, and columns that are no whole vector go by way of the rows at the end of the panel.  Numba compiles a
+# function once more for each literal that it is called with: i8(0) and b1(True) are no literals.
 MULTIPLY = '''
 HOST = binding.get_host_cpu_features()
 WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
@@ -154,10 +155,10 @@ def multiply(left, right, turns, panel, into, keep):
     if turns and rows == 1:
         dots(left, right, into, keep)
         return
-    j = 0
+    j = i8(0)
     while j < columns:
         strip = VECTORS * square if columns - j >= VECTORS * square else square
-        width = min(strip, columns - j)
+        width = strip if j + strip < columns else columns - j
         gathers = width < strip or rows > 4 * ROWS and columns > strip
         if turns:
             turn(right, j, width, panel)
@@ -165,7 +166,7 @@ def multiply(left, right, turns, panel, into, keep):
             gather(right, j, width, panel)
         source, at = (panel, 0) if turns or gathers else (right, j)
         for i in range(0, rows, ROWS):
-            count = min(ROWS, rows - i)
+            count = ROWS if i + ROWS < rows else rows - i
             if strip > square:
                 wide_rows(left, i, source, at, into, i, j, count, keep)
             elif width == strip:
@@ -193,7 +194,7 @@ def all_finite(x):
 def product(left, taken, right, panel, into):
     """into += left · right over the elements taken: what lies at others is never seen, be it NaN."""
     if all_finite(right):
-        multiply(left, right, False, panel, into, True)
+        multiply(left, right, b1(False), panel, into, b1(True))
         return
     for i in range(left.shape[0]):
         for l in range(left.shape[1]):
