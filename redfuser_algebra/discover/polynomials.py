@@ -185,7 +185,7 @@ def multiplied(*monomials: Monomial) -> Monomial:
 
 
 def folded(term: Expr) -> Expr:
-    """Numbers computed with, the first factors of a product among them; a double sign left out."""
+    """Numbers computed with, the first factors of a product among them; a − a and a double sign left out."""
     first, *rest = term.args
     if all(arg.op == "const" for arg in term.args) and term.op in _NUMBERS:
         return _computed(term, *(arg.value for arg in term.args))
@@ -198,6 +198,8 @@ def folded(term: Expr) -> Expr:
         return call("multiply", number, rest[0].args[1]) if number.op == "const" else term
     if term.op == "multiply" and is_number(first, -1):
         return folded(-rest[0])
+    if term.op == "add" and any(a.op == "negative" and a.args[0] is b for a, b in (term.args, term.args[::-1])):
+        return const(0)
     return term
 
 

@@ -40,7 +40,7 @@ class Reduction:
     @property
     def stated(self) -> Expr:
         """The reduction over the symbols of earlier results."""
-        if self.body.op == "scan":
+        if self.monoid == "compose":
             return self.body
         operands = (self.body, self.mask, self.count)
         return Expr("reduce", tuple(part for part in operands if part is not None), self.source.attrs)

@@ -204,7 +204,7 @@ def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
     recurrences = {recurred.name for recurred in form.recurrences}
     for row, result in zip(cascade.reductions, form.results, strict=True):
         parts = tuple(part for part in (row.body, row.mask, row.count) if part is not None)
-        source = row.body if row.body.op == "scan" else Expr("reduce", parts, row.source.attrs)
+        source = row.body if row.monoid == "compose" else Expr("reduce", parts, row.source.attrs)
         value = tidied(result.value)
         statement = f"{row.name} = {mathematics(tidied(source))} is {mathematics(value)} of the state"
         yield Obligation(f"readout:{row.name}", "readout", statement, f"{latex(tidied(source))} = {latex(value)}",
