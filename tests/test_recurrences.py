@@ -77,6 +77,12 @@ def running(x: "l"):
     return cumulative(ra.sum, x, "l"), cumulative(ra.max, x, "l"), cumulative(ra.sum, x, "l", exclusive=True)
 
 
+@operator(assume="x > 0")
+def continued(x: "l"):
+    """The continued fraction 1/(x_L + 1/(x_(L−1) + …)): a Möbius map per element."""
+    return scan(lambda h: 1 / (x + h), "l", 1.0)
+
+
 def queued(x):
     w = loop(lambda w, e: max(0.0, w + e), 0.0, x)
     return w[-1], max(w)
@@ -93,6 +99,7 @@ REFERENCES = {
     queue: queued,
     changes: lambda x: np.abs(np.diff(x)).sum(),
     quadratic: lambda x: (np.cumsum(x - x.mean()) ** 2).sum(),
+    continued: lambda x: loop(lambda h, e: 1 / (e + h), 1.0, x)[-1],
     running: lambda x: (np.cumsum(x), np.maximum.accumulate(x), np.cumsum(x) - x),
 }
 SIZES = {"d": 2, "v": 3}
@@ -133,6 +140,11 @@ def test_every_split_gives_what_the_loop_gives(op):
 @each
 def test_it_reads_back_from_its_text(op):
     assert parse_operator(str(op)) == op
+
+
+def test_of_no_elements_it_is_where_it_starts():
+    assert AFFINE(np.zeros(0), np.zeros(0)) == fuse(continued)(np.zeros(0)) == 1.0
+    assert fuse(queue)(np.zeros(0)) == (0.0, 0.0)
 
 
 def test_a_batch_is_row_by_row(rng):
@@ -178,8 +190,8 @@ def test_a_plain_running_sum_at_the_end_is_a_sum():
     (lambda h: X * h * (1 - h), "every further element needs another function"),
     (lambda h: ra.where(h > X, h, X + 1), "linear in any finite set"),
     (lambda h: ra.clip(h + X, -1, 1), "linear in any finite set"),
-    (lambda h: X / h, "divides by a state"),
-], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided"])
+    (lambda h: X / (1 + h * h), "divides by a state"),
+], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided by a square"])
 def test_a_step_that_no_finite_state_follows_is_refused(step, words):
     verdict = decide(_stepped(step))
     assert verdict.status == "undecided" and isinstance(verdict.refusal, Refusal)
@@ -249,7 +261,7 @@ def test_what_is_kept_for_several_results_is_kept_once():
     assert primary(cascades(both)).reductions[1].monoid == "compose"
 
 
-@pytest.mark.parametrize("op", [queue, changes, quadratic], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [queue, changes, quadratic, continued], ids=lambda op: op.name)
 def test_a_certificate_proves_the_matrices_and_claims_no_commutativity(op):
     certificate = fuse(op).certify(examples=5)
     proved = {row.id for row in certificate.rows if row.verdict == "proved"}

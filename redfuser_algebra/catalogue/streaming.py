@@ -206,6 +206,24 @@ def hmm_forward(E: "l s", A: "s t", pi: "s"):
     return ra.log(a + b + c)
 
 
+def _kalman(y, drift=0.2, noise=0.5):
+    mean, precision = 0.0, 1.0
+    for seen in y:
+        mean, precision = 0.9 * mean, 1 / (0.81 / precision + drift)
+        mean, precision = (precision * mean + seen / noise) / (precision + 1 / noise), precision + 1 / noise
+    return mean, 1 / precision
+
+
+@entry(source="filterpy; Särkkä & García-Fernández 2021", reason="scan", words=7, reference=_kalman)
+def kalman_scalar(y: "l", drift: float = 0.2, noise: float = 0.5):
+    """m and p of a state that decays by 0.9 and drifts, seen with noise: predicted, then weighed against y_l."""
+    def step(m, p):
+        before = 0.81 * p + drift
+        return (noise * (0.9 * m) + before * y) / (before + noise), noise * before / (before + noise)
+
+    return scan(step, "l", (0.0, 1.0))
+
+
 def _waits(x):
     sums = np.concatenate([[0.0], np.cumsum(x)])
     waits = sums - np.minimum.accumulate(sums)

@@ -98,6 +98,8 @@ class Recurred:
     One element moves functions of the states linearly: φ_k(`steps`) = ⊕_j `rows`[k][j] ⊗ φ_j, with φ the `basis`; the
     result is φ number `row`.  `entries` is the matrix of a part, over components.  Where a step sees the element before,
     `between` says what its terms are between two parts, and `begins` what they are at the first element of all.
+    Where the states are fractions, the result is φ number `row` over φ number `below`, and `fractions` holds each state
+    with its step as written and the fraction of other states that it is.
     """
 
     name: str
@@ -110,6 +112,8 @@ class Recurred:
     entries: tuple[tuple[Expr, ...], ...]
     between: tuple[tuple[Expr, Expr], ...] = ()
     begins: tuple[tuple[Expr, Expr], ...] = ()
+    below: int | None = None
+    fractions: tuple[tuple[Expr, Expr, Expr], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.form import Recurred
+from redfuser_algebra.discover.fractions import Projective
 from redfuser_algebra.discover.ordered import Matrices, Place, Window
 from redfuser_algebra.discover.polynomials import Algebra
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
@@ -63,8 +64,8 @@ def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     return Kept(made, (*ordered.values(), *last.values(), *first.values()), values, {name: draft.symbol for name, draft in first.items()}, between)
 
 
-def recurred(name: str, k: int, kept: Kept) -> Recurred:
-    """The record of a result that is the k-th function of the state."""
+def recurred(name: str, k: int, kept: Kept, below: int | None = None, over: Projective | None = None) -> Recurred:
+    """The record of a result that is the k-th function of the state, or of that over function number `below`."""
     made, size = kept.made, range(len(kept.made.closed.basis))
     zero, found = const(made.semiring.zero), made.found
     rows = tuple(tuple(made.closed.rows[i].get(j, zero) for j in size) for i in size)
@@ -76,7 +77,12 @@ def recurred(name: str, k: int, kept: Kept) -> Recurred:
     between = {elements.get(name, name): value for name, value in kept.between.items()}
     begins = {elements[name]: value for name, value in kept.first.items()} | {name: start for name, (_, start) in window.last.items()}
     return Recurred(name, made.semiring.name, tuple(found.starts.items()), tuple(made.steps.items()), basis, rows, k, entries,
-                    tuple(between.items()), tuple(begins.items()))
+                    tuple(between.items()), tuple(begins.items()), below, () if over is None else _fractions(over))
+
+
+def _fractions(over: Projective) -> tuple[tuple[Expr, Expr, Expr], ...]:
+    """Each state with its step as written, and the fraction that it is."""
+    return tuple((state, step, over.above[state] / over.divisor) for state, step in over.of.steps.items())
 
 
 def _ordinary(made: Matrices, place: Place) -> str:

@@ -18,6 +18,7 @@ from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Recurred
+from redfuser_algebra.discover.fractions import projective
 from redfuser_algebra.discover.keeping import Kept, kept, recurred
 from redfuser_algebra.discover.largest import about_largest
 from redfuser_algebra.discover.ordered import matrices
@@ -142,19 +143,34 @@ class Search:
         found = recurrence(reduction, self.axis, self.facts.moves)
         if found is None:
             raise Unmoved(reduction.body, f"{reduction.monoid} of elements that see those before them is no step of one number")
+        try:
+            matrix, k = self._matrix(reduction, found)
+            self.recurrences.append(recurred(reduction.name, k, matrix))
+            return matrix.read(k)
+        except NotClosed as refusal:
+            return self._fraction(reduction, found, refusal)
+
+    def _fraction(self, reduction: Reduction, found: Recurrence, refusal: NotClosed) -> Expr:
+        """A state that is a fraction of two that a matrix follows.  Raises Unmoved."""
+        try:
+            over = projective(self._widest(found)).about(found.target)
+            matrix, k = self._matrix(reduction, over.found)
+        except NotClosed:
+            raise Unmoved(refusal.term, str(refusal)) from refusal
+        below = matrix.made.row(replace(over.found, target=over.divisor))
+        self.recurrences.append(recurred(reduction.name, k, matrix, below, over))
+        return matrix.read(k) / matrix.read(below)
+
+    def _matrix(self, reduction: Reduction, found: Recurrence) -> tuple[Kept, int]:
+        """The matrix of a recurrence, kept once for all results that are among its functions, and the row.  Raises NotClosed."""
         known = [(each, k) for each in self._kept_matrices if (k := each.made.row(found)) is not None]
         if not known:
-            try:
-                made = matrices(self._widest(found), self.axis)
-                made = made if made.row(found) is not None else matrices(found, self.axis)
-            except NotClosed as refusal:
-                raise Unmoved(refusal.term, str(refusal)) from refusal
+            made = matrices(self._widest(found), self.axis)
+            made = made if made.row(found) is not None else matrices(found, self.axis)
             self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
             known = [(self._kept_matrices[-1], made.row(found))]
-        matrix, k = known[0]
-        self.recurrences.append(recurred(reduction.name, k, matrix))
-        self._drafts.needs |= {draft.name for draft in matrix.drafts}
-        return matrix.read(k)
+        self._drafts.needs |= {draft.name for draft in known[0][0].drafts}
+        return known[0]
 
     def _widest(self, found: Recurrence) -> Recurrence:
         """The recurrence of the cascade with most states that has all of these, so that they are kept once."""

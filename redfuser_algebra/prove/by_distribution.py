@@ -12,7 +12,7 @@ from math import isinf
 
 from redfuser_algebra.algebra.semirings import DUAL, SEMIRINGS
 from redfuser_algebra.discover.form import FusedForm
-from redfuser_algebra.language.expr import Expr, call, subterms
+from redfuser_algebra.language.expr import Expr, call, const, subterms
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
 from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.recurrences import Equation, associativity, equations
@@ -61,7 +61,15 @@ def equal(semiring: str, left: Expr, right: Expr) -> bool:
     if len(conditions) > MOST_CONDITIONS:
         raise Unread(f"more than {MOST_CONDITIONS} conditions")
     ways = (dict(zip(conditions, way, strict=True)) for way in product((True, False), repeat=len(conditions)))
-    return all(Normal(semiring, way).of(left) == Normal(semiring, way).of(right) for way in ways)
+    return all(_equal(Normal(semiring, way), left, right) for way in ways)
+
+
+def _equal(normal: Normal, left: Expr, right: Expr) -> bool:
+    """Whether two terms are the same sum of products, or fractions that are the same once multiplied across."""
+    if normal.tropical:
+        return normal.of(left) == normal.of(right)
+    (a, b), (c, d) = normal.fraction(left), normal.fraction(right)
+    return normal.product(a, d) == normal.product(c, b)
 
 
 class Normal:
@@ -83,6 +91,24 @@ class Normal:
         if term.op == self.join:
             return self.added(*map(self.of, term.args))
         return rule(self, term) if rule and not (term.op == "abs" and self.join != "maximum") else {frozenset({(term, Fraction(1))}): self._one}
+
+    def fraction(self, term: Expr) -> tuple[Sum, Sum]:
+        """What is above and below the line.  Raises Unread."""
+        one = {NOTHING: self._one}
+        if not any(part.op == "divide" for part in subterms(term)):
+            return self.of(term), one
+        if term.op == "where":
+            return self.fraction(term.args[1 if self.chosen[term.args[0]] else 2])
+        if term.op not in ("add", "subtract", "multiply", "divide", "negative"):
+            return self.of(term), one
+        if term.op == "negative":
+            above, below = self.fraction(term.args[0])
+            return self.product(self.of(const(-1)), above), below
+        (a, b), (c, d) = map(self.fraction, term.args)
+        if term.op in ("multiply", "divide"):
+            return (self.product(a, c), self.product(b, d)) if term.op == "multiply" else (self.product(a, d), self.product(b, c))
+        other = self.product(c, b) if term.op == "add" else self.product(self.of(const(-1)), self.product(c, b))
+        return self.added(self.product(a, d), other), self.product(b, d)
 
     @property
     def _one(self) -> Fraction:

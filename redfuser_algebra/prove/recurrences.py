@@ -39,7 +39,11 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
     value = {result.name: result.value for result in form.results}[recurred.name]
     seen = value.args[2] if recurred.between else value
     starts = [substitute(function, dict(recurred.starts)) for function in recurred.basis]
-    yield "the result", seen, _combination(semiring, whole[recurred.row], starts)
+    read = _combination(semiring, whole[recurred.row], starts)
+    yield "the result", seen, read if recurred.below is None else read / _combination(semiring, whole[recurred.below], starts)
+    fractions = {state: fraction for state, _, fraction in recurred.fractions}
+    for state, written, fraction in recurred.fractions:
+        yield f"the fraction {state.name}", substitute(written, fractions), substitute(fraction, step)
 
 
 def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:

@@ -58,7 +58,7 @@ class _Values:
 
     def __init__(self, form: FusedForm, environment: Environment) -> None:
         self.definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
-        self.monoids = {row.name: row.monoid for row in form.results if row.monoid}
+        self.monoids = {row.name: row.monoid for row in form.results if row.monoid not in ("", "compose")}
         self.takers = {row.name: {c.name for c in form.state if c.mask is row.mask} for row in form.results}
         self.present: dict[str, np.ndarray] = {}
         self.evaluation = Evaluation(replace(environment, symbols={}))
