@@ -230,7 +230,7 @@ def test_a_kernel_is_refused_with_a_remedy():
     (lambda: scan(lambda: 1, "l"), "no parameters"),
     (lambda: scan(lambda a, b: a, "l"), "returns 1 states"),
     (lambda: scan(lambda a, b: (a + X, b), "l", (0,)), "1 initial values"),
-    (lambda: scan(lambda h: h + 1, "l"), "no next value varies"),
+    (lambda: scan(lambda h: h + 1, "l", X), "an initial value varies"),
     (lambda: scan(lambda x: x + X, "l"), "means something else"),
     (lambda: scan(lambda h: h + scan(lambda h: h + X, "l", every="after"), "l"), "means something else"),
     (lambda: scan(lambda h: h + X, "l", every="around"), "neither after nor before"),

@@ -281,7 +281,8 @@ def _check_leaves(operator: str, inputs: Mapping, params: Mapping, roots: tuple[
     for term in terms:
         known = {"input": term.op == "input" and inputs.get(term.name) == term.axes,
                  "param": term.op == "param" and term.name in params, "symbol": False,
-                 "index": set(term.attrs) <= axes, "size": set(term.attrs) <= axes}.get(term.op, True)
+                 "index": set(term.attrs) <= axes, "size": set(term.attrs) <= axes,
+                 "scan": term.op == "scan" and term.axis in axes}.get(term.op, True)
         if not known:
             raise OperatorError(f"operator {operator}", f"it uses {term!r}, which its signature does not declare",
                                 "declare every array and scalar as a parameter, and every axis in some array's annotation")

@@ -126,7 +126,5 @@ def _check(names: tuple[str, ...], axis: str, parts: tuple[Expr, ...]) -> None:
         if name in inner or name in inputs:
             raise OperatorError(f"a scan of {', '.join(names)}", f"{name} means something else inside its step, too",
                                 "give the state another name")
-    starts, nexts = parts[:len(names)], parts[len(names):]
-    if not [part for part in nexts if axis in part.axes] or [start for start in starts if axis in start.axes]:
-        raise OperatorError(f'a scan along "{axis}"', f"no next value varies along {axis}, or an initial one does",
-                            "let the step use elements, and start from a value without that axis")
+    if [start for start in parts[:len(names)] if axis in start.axes]:
+        raise OperatorError(f'a scan along "{axis}"', f"an initial value varies along {axis}", "start from a value without that axis")
