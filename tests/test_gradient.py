@@ -175,6 +175,15 @@ def test_operators_of_a_gradient_are_certified():
     assert certificate.status == "proved", certificate
 
 
+def test_a_declared_function_has_the_derivative_that_was_tested():
+    with ra.declarations():
+        with pytest.raises(ra.FalseDeclaration, match="is false for a ="):
+            ra.function("softplus", lambda a: np.log1p(np.exp(a)), derivative="exp(-softplus(a))")
+        ra.function("softplus", lambda a: np.log1p(np.exp(a)), monotone="s", derivative="1 - exp(-softplus(a))")
+        gradient = ra.fuse(ra.parse_operator("f(x[l]): sum(softplus(x), l)")).gradient()
+        assert np.allclose(gradient([1.0, -2.0], 3.0)["x"], 3 / (1 + np.exp([-1.0, 2.0])))
+
+
 def test_refusals_name_the_term():
     def told(text):
         with pytest.raises(ra.OperatorError) as raised:

@@ -19,11 +19,11 @@ from redfuser_algebra.algebra.laws import Law
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, call
-from redfuser_algebra.language.formula import NUMBERS, WORDS
+from redfuser_algebra.language.formula import NUMBERS, WORDS, parse
 from redfuser_algebra.language.functions import Axes, Operand, reduce
 from redfuser_algebra.language.law_text import read_law
 from redfuser_algebra.language.operator import is_name
-from redfuser_algebra.prove.declaring.properties import DOMAINS, check_function, check_law, check_monoid, nan_behaviour
+from redfuser_algebra.prove.declaring.properties import DOMAINS, check_derivative, check_function, check_law, check_monoid, nan_behaviour
 from redfuser_algebra.prove.declaring.testing import Examiner, Record
 
 EXAMPLES = 100
@@ -103,13 +103,14 @@ class Function(Declared):
 
 
 def function(name: str, apply: Callable, *, monotone: str | Sequence[str] = "", sign: str = "", laws: Iterable[str] = (),
-             latex: str = "", examples: int = EXAMPLES, seed: int = 0) -> Function:
+             latex: str = "", derivative: str | Sequence[str] = "", examples: int = EXAMPLES, seed: int = 0) -> Function:
     """An elementwise function declared by a callable of one to three arrays.
 
     `monotone` has one mark per argument: "s" strictly increasing, "+" nondecreasing, "-" nonincreasing, "" neither; what
     a mark says about max, min, argmax and topk becomes laws.  `sign` is "positive", "nonnegative" or "".  `laws` are
     texts such as `cube(a * b) = cube(a) * cube(b)`: say what becomes of a + b and a * b, which is how a pivot enters.
-    `latex` is a template with one %s per argument.
+    `latex` is a template with one %s per argument.  `derivative` has one formula per argument, in a, b and c, which may
+    use the function itself: `derivative="1 - exp(-softplus(a))"`; without it there is no gradient.
 
     Each claim is tried on `examples` values.  Raises FalseDeclaration with a counterexample, and OperatorError for a
     name that is taken, a law that cannot be read, or a callable that does not work on arrays; then nothing is added.
@@ -124,7 +125,7 @@ def function(name: str, apply: Callable, *, monotone: str | Sequence[str] = "", 
     whole = _gives(about, apply, arity, np.float64) is None
     given = _result_type(about, apply, arity, np.int64 if whole else np.float64)
     row = functions.Function(name, arity, apply, marks, sign, boolean=given == np.bool_, latex=latex, whole=whole,
-                             source=_source(name, examples, seed))
+                             source=_source(name, examples, seed), derivative=_derivatives(about, derivative, arity))
     examiner = Examiner(about, examples, seed)
     check_function(examiner, row)
     return Function(row, _added(row, laws, examiner), tuple(examiner.tested))
@@ -152,6 +153,8 @@ def _added(row: functions.Function | monoids.Monoid, laws: Iterable[str], examin
             registry.forget(row.name)
         register(row)
         implied = registry.declared_with(row)
+        for place, formula in enumerate(getattr(row, "derivative", None) or ()):
+            check_derivative(examiner, row, place, parse(formula, dict.fromkeys("abc"[:row.arity], ("l",)), ()))
         for text in [laws] if isinstance(laws, str) else laws:
             statement = read_law(text, row.name, row.source)
             check_law(examiner, statement)
@@ -218,6 +221,16 @@ def _marks(about: str, monotone: str | Sequence[str], arity: int) -> tuple[str, 
         raise OperatorError(f"declaring {about} with {len(marks)} marks", f"it takes {arity} arguments",
                             'give one mark for each: monotone=("s", "-")')
     return marks
+
+
+def _derivatives(about: str, derivative: str | Sequence[str], arity: int) -> tuple[str, ...] | None:
+    formulas = (derivative,) if isinstance(derivative, str) else tuple(derivative)
+    if formulas in ((), ("",)):
+        return None
+    if len(formulas) != arity or not all(isinstance(formula, str) for formula in formulas):
+        raise OperatorError(f"declaring {about} with derivative={derivative!r:.60}", f"it takes {arity} arguments",
+                            'give one formula for each, in a, b and c: derivative=("b", "a")')
+    return formulas
 
 
 def _arity(about: str, apply: Callable) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,6 +21,9 @@ from redfuser_algebra.prove.declaring.testing import Property, Seen, Examiner
 
 LONGEST = 4
 """Elements of the longest axis that laws are tried on."""
+
+STEP = 1e-6
+"""How far apart the values are that slopes are measured between."""
 
 DOMAINS = {"real": "", "nonnegative": "nonnegative", "positive": "positive", "unit": "unit", "integer": "", "natural": "nonnegative"}
 """What a monoid may be declared on: all reals, those ≥ 0, > 0, from 0 to 1; whole numbers, and those ≥ 0."""
@@ -127,6 +131,22 @@ def _check_mark(examiner: Examiner, row: Function, place: int, mark: str) -> Non
 
     text = f"{_call(row)} {sign} {_call(row, moved)} where {moved} < {moved}'"
     examiner.check(Property(text, drawn, look, 'mark it "s", "+", "-" or ""'), _KINDS[row.whole])
+
+
+def check_derivative(examiner: Examiner, row: Function, place: int, formula: Expr) -> None:
+    """A formula of a derivative lies between the slopes on either side, which are one except at kinks."""
+    def look(numbers: Numbers, values: tuple) -> Seen:
+        given, moved = _given(numbers, values), "abc"[place]
+        behind, here, ahead = (_value(row, given | {moved: given[moved] + step}, numbers) for step in (-STEP, 0, STEP))
+        left, right = (here - behind) / STEP, (ahead - here) / STEP
+        slope = np.broadcast_to(values_of(formula, numbers, given, 1)[formula], here.shape)
+        slack = 1e-4 * (1 + abs(left) + abs(right) + abs(here))
+        between = (np.minimum(left, right) - slack <= slope) & (slope <= np.maximum(left, right) + slack)
+        return Seen(given, (slope, (left + right) / 2), bool(np.all(between)))
+
+    claim = Property(f"d{_call(row)}/d{'abc'[place]} = {formula!r}".replace("[l]", ""),
+                     lambda numbers: st.tuples(*[numbers.apart()] * row.arity), look, "correct the derivative")
+    examiner.check(claim, (replace(FLOATS, name=f"floats, next to differences over {STEP:g}"),))
 
 
 def _call(row: Function, moved: str = "") -> str:
