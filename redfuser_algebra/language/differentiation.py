@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
+from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, substitute, subterms
 from redfuser_algebra.language.factored import NOTHING, ONE, Factors, Product, holding, single
-from redfuser_algebra.language.formula import parse
 from redfuser_algebra.language.functions import argmax, argmin, count, exp, index, log, prod, where
 from redfuser_algebra.language.operator import Operator, define
 from redfuser_algebra.language.polynomial import Polynomials
@@ -176,12 +176,11 @@ Passed = Iterable[tuple[Expr, Product, list[str]]]
 
 
 def _elementwise(reverse: Reverse, term: Expr) -> Passed:
-    row = FUNCTIONS.get(term.op)
-    if row is None or row.derivative is None:
+    slopes = derivatives(term)
+    if not slopes:
         raise reverse.refusal(term)
-    operands = dict(zip("abc", term.args, strict=False))
-    for arg, formula in zip(term.args, row.derivative, strict=True):
-        yield arg, reverse.factors.of(parse(formula, {}, (), operands)), _missing(term.axes, arg)
+    for arg, slope in zip(term.args, slopes, strict=True):
+        yield arg, reverse.factors.of(slope), _missing(term.axes, arg)
 
 
 def _missing(axes: Iterable[str], arg: Expr) -> list[str]:

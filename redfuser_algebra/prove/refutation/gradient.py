@@ -5,12 +5,12 @@ weighted sum with respect to each of its entries, in every continuation separate
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elementwise import ELEMENTWISE
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting, Unsupported
@@ -60,19 +60,15 @@ def _pulled(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
         raise Unsupported("a derivative through a scan")
     if term.op in _CHOOSING:
         return _CHOOSING[term.op](evaluation, term, weight)
-    name = TOTAL_TWINS.get(term.op, term.op)
-    if name not in _SLOPES:
-        return ()
-    values = [evaluation.number(arg).value for arg in term.args]
-    slopes = _SLOPES[name](evaluation, evaluation.nodes[term].value, *values)
-    moves = [not evaluation.nodes[arg].fixed.all() for arg in term.args]
-    return tuple(weighted(weight, slope()) if moving else None for slope, moving in zip(slopes, moves, strict=True))
+    if term.op == "cast":
+        return (weight,)
+    moves = [not evaluation.node(arg).fixed.all() for arg in term.args]
+    return tuple(weighted(weight, evaluation.number(slope).value) if moving else None
+                 for slope, moving in zip(derivatives(term), moves, strict=False))
 
 
 def weighted(weight: np.ndarray, slope: object) -> np.ndarray:
     """weight · slope; 0 stays 0 even where there is no slope, so that a choice not taken cannot spoil anything."""
-    if slope is None:
-        return weight
     product = np.asarray(np.multiply(weight, slope), object)
     zero = np.equal(weight, 0).astype(bool)
     return np.where(zero, weight, product) if zero.any() else product
@@ -80,48 +76,6 @@ def weighted(weight: np.ndarray, slope: object) -> np.ndarray:
 
 def _masked(evaluation: Evaluation, mask: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.where(mask, weight, evaluation.zero)
-
-
-# slopes: one function per operand, called only if it moves; None is 1
-
-def _of(name: str, evaluation: Evaluation, *values: np.ndarray) -> np.ndarray:
-    return np.asarray(np.frompyfunc(evaluation.field.functions[name], len(values), 1)(*values), object)
-
-
-def _power_slopes(evaluation: Evaluation, value: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[Callable, ...]:
-    return (lambda: b * _of("power", evaluation, a, b - evaluation.one), lambda: value * _of("log", evaluation, a))
-
-
-def _angle_slopes(evaluation: Evaluation, value: np.ndarray, y: np.ndarray, x: np.ndarray) -> tuple[Callable, ...]:
-    return (lambda: x / (x * x + y * y), lambda: -y / (x * x + y * y))
-
-
-def _log_two(evaluation: Evaluation) -> object:
-    return evaluation.field.functions["log"](evaluation.one + evaluation.one)
-
-
-_SLOPES: dict[str, Callable[..., tuple[Callable, ...]]] = {
-    "add": lambda e, v, a, b: (lambda: None, lambda: None),
-    "subtract": lambda e, v, a, b: (lambda: None, lambda: -e.one),
-    "multiply": lambda e, v, a, b: (lambda: b, lambda: a),
-    "divide": lambda e, v, a, b: (lambda: _of("reciprocal", e, b), lambda: -v / b),
-    "negative": lambda e, v, a: (lambda: -e.one,),
-    "reciprocal": lambda e, v, a: (lambda: -v * v,),
-    "power": _power_slopes,
-    "exp": lambda e, v, a: (lambda: v,),
-    "exp2": lambda e, v, a: (lambda: v * _log_two(e),),
-    "expm1": lambda e, v, a: (lambda: v + e.one,),
-    "log": lambda e, v, a: (lambda: e.one / a,),
-    "log2": lambda e, v, a: (lambda: e.one / (a * _log_two(e)),),
-    "log1p": lambda e, v, a: (lambda: e.one / (a + e.one),),
-    "sqrt": lambda e, v, a: (lambda: e.one / (v + v),),
-    "sin": lambda e, v, a: (lambda: _of("cos", e, a),),
-    "cos": lambda e, v, a: (lambda: -_of("sin", e, a),),
-    "tanh": lambda e, v, a: (lambda: e.one - v * v,),
-    "arctan": lambda e, v, a: (lambda: e.one / (e.one + a * a),),
-    "arctan2": _angle_slopes,
-    "cast": lambda e, v, a: (lambda: None,),
-}
 
 
 # terms that choose pass their weight to what was chosen
