@@ -16,8 +16,10 @@ from redfuser_algebra.lower.tile import TileProgram
 
 MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
-OPERATION, CURVE, INSERT = 0.06e-9, 0.4e-9, 0.7e-9
-"""Seconds of an operation on an element in float32 (twice that in float64), of an exponential or its like, of a place of topk."""
+OPERATION, CURVE = 0.06e-9, 0.4e-9
+"""Seconds of an operation on an element in float32 (twice that in float64), and of an exponential or its like."""
+SELECT = 150e-9
+"""Seconds that the k largest of a tile take besides their operation on each element."""
 STEP, WAKE, MERGE = 12e-9, 60e-6, 500e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
@@ -27,7 +29,7 @@ CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos",
 
 @dataclass(frozen=True)
 class Work:
-    """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, and the rest.
+    """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, seconds per tile, and the rest.
 
     `products` holds, for each matrix product, the extents that neither the tile nor the block decides; with `passes_over`
     a mask compares positions along both axes, so that about half of all tiles hold nothing.
@@ -40,7 +42,7 @@ class Work:
     seconds: float
     map_seconds: float
     map_bytes: float
-    components: int
+    per_tile: float
     products: tuple[int, ...]
     passes_over: bool
 
@@ -59,14 +61,15 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     again = lambda axes: 1 / min(10, math.prod(sizes[axis] for axis in program.rows if axis not in axes))
     read = sum(width * extent(axes) * again(axes) for axes in inputs)
     plain = [u for u in program.updates if u.contraction is None]
+    counted = [u for u in plain if MONOIDS[u.monoid].counted]
     lifts = [e for u in plain for e in (u.lift, u.mask) if e is not None]
     lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
-    seconds = _seconds(program, lifts, extent, width) + sum(INSERT for u in plain if MONOIDS[u.monoid].counted)
+    seconds = _seconds(program, lifts, extent, width) + OPERATION * width / 4 * len(counted)
     outputs = [program.outputs[place] for place in program.maps]
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
     return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width), written,
-                len(program.updates), tuple(products), all(_is_triangle(program, u.where) for u in program.updates))
+                STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates))
 
 
 def _is_triangle(program: TileProgram, mask: Expr | None) -> bool:
@@ -102,7 +105,7 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
         spilled = block * tile * width * 2 > machine.second
         per_element += 2 * extent * width / 4 / FLOPS * slow * (1.5 if spilled else 1.0)
     seen = min(1.0, (1 + (tile + block) / work.length) / 2) if work.passes_over else 1.0
-    row = work.length * seen * per_element + math.ceil(work.length / tile) * STEP * work.components
+    row = work.length * seen * per_element + math.ceil(work.length / tile) * work.per_tile
     items = work.rows // block_axis * math.ceil(block_axis / block)
     rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
     return work.rows * row * rounds + (schedule.threads > 1) * WAKE + (schedule.parts - 1) * MERGE

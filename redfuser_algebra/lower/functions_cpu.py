@@ -45,13 +45,15 @@ class Function:
 
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
-    of type `wide`; where that is `real`, the caller says which type it is.
+    of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
+    has one, instead of at the variable of its loop.
     """
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts = name, leaf, sizes, wide, fixed, inverts
         self.partial, self.guards = False, {}
         self.nest = [Loop("")]
+        self.places: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.results: dict[str, str] = {}
         self.types: dict[Expr, str] = {}
@@ -180,7 +182,7 @@ class Function:
         order = term.axes if term.op == "symbol" and set(term.axes) != set(leaf.axes) and len(term.axes) == len(leaf.axes) else ()
         self.guards |= {f"{variable}.shape[{dim}]": self.fixed[axis] for dim, axis in enumerate(leaf.axes) if axis in self.fixed}
         places = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
-        text = f"{variable}[{', '.join(map(self.index, places))}]" if leaf.axes else variable
+        text = f"{variable}[{', '.join(self.places.get(axis) or self.index(axis) for axis in places)}]" if leaf.axes else variable
         return Code(text, leaf.type)
 
     def _position(self, axis: str) -> Code:

@@ -21,8 +21,8 @@ from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
 PIECE, LINE = 512, 64
 """Elements of a tile to fold between two looks ahead, and bytes that memory gives at a time."""
 
-SCANNED = 64
-"""Elements among which the largest is found before one is put among the k largest."""
+LANES = 64
+"""Over so many lanes the elements of a tile are spread to find the k largest; the arithmetic knows this number, too."""
 
 
 class StagePrinter(FormulaPrinter):
@@ -237,25 +237,42 @@ class StagePrinter(FormulaPrinter):
         return [self.printed(function, loop=False), f"{held.at_row()} = {held.at_row()} + r0"]
 
     def _is_scanned(self, update: Update) -> bool:
-        """Whether an update looks for the k largest of real numbers, one per element."""
-        return MONOIDS[update.monoid].counted and update.mask is None and not self._columns(update) and self.storage.kind(update.lift) == "f"
+        """Whether an update looks for the k largest elements of a tile; with columns each has its own."""
+        return MONOIDS[update.monoid].counted and not self._columns(update)
 
     def _scan(self, name: str, update: Update) -> str:
-        """The k largest: a few elements at a time are looked at one by one only if the largest of them gets in."""
-        axis = self.program.axis
-        function = self.function(name, self.held, [update.lift], (axis,), choosing=True)
+        """The k largest: elements are spread over lanes, and only lanes whose largest gets in are looked at one by one."""
+        axis, last = self.program.axis, LANES - 1
+        function = self.function(name, self.held, [e for e in (update.lift, update.mask) if e is not None], (axis,), choosing=True)
         best, at = (function.argument(v.name, v.at_row()) for v in map(self.held, self._places(update)))
+        index = function.index(axis)
+        function.places[axis] = f"np.uint64({index})"
         function.open(axis)
-        value, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
-        each = [f"{function.index(axis)} = i0 + i", *function.nest.pop().lines]
-        count = function.argument("n", "n")
-        for line in [f"for i0 in range(0, {count}, {SCANNED}):", *indented([
-                f"nb = {SCANNED} if i0 + {SCANNED} < {count} else {count} - i0", f"r0 = {constant(-math.inf, value.type).text}",
-                "for i in range(nb):", *indented([*each, f"r0 = larger(r0, {value.text})"]),
-                f"if {at}[-1] < 0 or not r0 <= {best}[-1]:", "    for i in range(nb):",
-                *indented(indented([*each, f"insert({best}, {at}, {value.to('f8').text}, {position})"]))])]:
-            function.line(line)
+        mask = None if update.mask is None else function.code(update.mask).to("b1").text
+        lift, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
+        each, type_ = function.nest.pop().lines, "f4" if lift.type == "f4" else "f8"
+        w, none, value = type_[1], constant(-math.inf, type_).text, lift.to(type_).text
+        start, n = function.argument("start", "t0"), function.argument("n", "n")
+        lanes, keys = self._per_lane(function, f"lanes{w}", type_), self._per_lane(function, "keys", "i8")
+        lines = [f"for lane in range({LANES}):", f"    {lanes}[lane] = {none}",
+                 f"for i0 in range(0, {n}, {LANES}):", f"    for lane in range({LANES} if i0 + {LANES} < {n} else {n} - i0):",
+                 *indented(indented([f"{index} = i0 + lane", *each,
+                                     f"{lanes}[lane] = larger({lanes}[lane], {value if mask is None else f'({value} if {mask} else {none})'})"])),
+                 f"for lane in range({LANES}):", f"    {keys}[lane] = ordered{w}({lanes}[lane], lane)",
+                 f"rank = highest({keys}, i8(2**63 - 1))", f"bound = least({best}, {at}, {lanes}, {keys}, {n})",
+                 f"while rank > beaten{w}({best}, {at}, {start}):",
+                 *indented([f"for {index} in range({last} - (rank & {last}), {n}, {LANES}):",
+                            *indented([*each, f"value = {lift.to('f8').text}", f"if {'' if mask is None else f'{mask} and '}not value < bound:",
+                                       f"    insert({best}, {at}, value, {position})"]),
+                            f"rank = highest({keys}, rank)"])]
+        function.nest[-1].lines += lines
         return self.printed(function)
+
+    def _per_lane(self, function: Function, name: str, type_: str) -> str:
+        """A buffer with a number per lane, which all updates share."""
+        line = f"{name} = empty(({LANES},), {type_})"
+        self.buffers += [] if line in self.buffers else [line]
+        return function.argument(name, name)
 
     def _places(self, update: Update) -> tuple[str, str]:
         """What the k largest values and their positions are held under."""

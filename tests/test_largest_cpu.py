@@ -1,0 +1,57 @@
+"""The k largest by compiled kernels: NaN before numbers, equals (0 and −0 among them) in their order, elements outside a mask never."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redfuser_algebra.fused import fuse
+from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language.operator import operator
+from redfuser_algebra.lower.schedule import Schedule
+
+POOLS = ([0.0, -0.0], [1.0], [-np.inf, np.inf], [-np.inf, np.nan, 2.0], [1.0, 1 + 2.0**-50], [1.0, 1 + 2.0**-20, 0.0, -0.0, -1.0])
+"""Values to draw from, few enough that many are equal."""
+
+
+@operator
+def largest(x: "l", w: "l", k: int = 3):
+    return tuple(ra.topk(x, "l", k))
+
+
+@operator
+def largest_taken(x: "l", w: "l", k: int = 3):
+    return tuple(ra.topk(x, "l", k, where=w > 0))
+
+
+@cache
+def kernel(made, dtype):
+    return fuse(made).kernel("cpu", dtype=dtype)
+
+
+def check(made, dtype, x, w, k, tile):
+    values, places = replace(kernel(made, dtype), schedule=Schedule(tile))(x, w, k=k)
+    for row, mask, value, place in zip(x, w > 0, values, places, strict=True):
+        order = sorted(np.flatnonzero(mask), key=lambda at, row=row: (not np.isnan(row[at]), -row[at], at))[:k]
+        assert np.array_equal(place, order + [-1] * (k - len(order))), (row, place, order)
+        assert value[:len(order)].tobytes() == row[order].tobytes() and (value[len(order):] == -np.inf).all(), (row, value)
+
+
+@st.composite
+def calls(draw, dtype):
+    n = draw(st.sampled_from((1, 2, 7, 63, 64, 65, 130, 300)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    pool = draw(st.sampled_from(POOLS) | st.none())
+    x = rng.standard_normal((2, n)) if pool is None else rng.choice(pool, (2, n))
+    return x.astype(dtype), rng.choice([-1, 1], (2, n), p=(0.3, 0.7)).astype(dtype), draw(st.just(n) | st.integers(1, min(n, 9))), draw(st.sampled_from((1, 5, 64, 100, 512)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@given(data=st.data())
+def test_the_largest_in_their_order(dtype, data):
+    x, w, k, tile = data.draw(calls(dtype))
+    check(largest, dtype, x, np.ones_like(x), k, tile)
+    check(largest_taken, dtype, x, w, k, tile)
