@@ -56,7 +56,8 @@ VANISH = ("sum(x[l] - sum(x[l], l) / size(l), l)", "sum(exp(x[l] - c) / sum(exp(
           "sum(sum(a[l, j] * b[l], j), l) - sum(b[l] * sum(a[l, j], j), l)", "sum(x[l] * c, l, where=y[l] > 0) - c * sum(where(y[l] > 0, x[l], 0), l)",
           "sum(sum(x[l] * y[j], l), j) - sum(x[l], l) * sum(y[j], j)", "(c + x[l]) ** 2 - c * c - x[l] * (x[l] + 2 * c)")
 REMAIN = ("sum(x[l] * y[l], l) - sum(x[l], l) * sum(y[l], l)", "sum(x[l], l) - x[l]", "sum(x[l] ** 2, l) - sum(x[l], l) ** 2",
-          "sum(sum(a[l, j] * sum(a[l, j], l), j), l) - sum(sum(a[l, j] ** 2, j), l)", "max(x[l], l) - min(x[l], l)",
+          "sum(sum(a[l, j] * sum(a[l, j], l), j), l) - sum(sum(a[l, j] ** 2, j), l)", "max(x[l], l) - min(x[l], l)", "sum(where(c[l], x[l], 0) - c[l] * x[l], l)",
+          "sum(x[l], l, where=c[l]) - sum(c[l] * x[l], l)", "sum(sum(a[l, j], j) * sum(b[l, j], j), l) - sum(sum(a[l, j] * b[l, j], j), l)",
           "sum(x[l] * sum(x[l] * y[j], j), l) - sum(x[l], l) * sum(y[j], j)")
 
 
@@ -130,6 +131,8 @@ def test_textbook_forms():
     assert str(attention.operators["Q"]).splitlines()[1] == (
         "    return scale * sum(K * (sum(dy * V, j) - sum(dy * y, j)) * exp(sum(Q * K, k) * scale - lse), l)")
     assert {verdict.status for verdict in attention.verdicts.values()} == {"fusable"}
+    assert "attention_dK_dV: fusable" in str(attention) and "attention_dK_dV: fusable" in attention._repr_html_()
+    assert attention._repr_latex_().count("aligned") == 6
 
 
 def test_the_first_of_equals_wins():

@@ -115,25 +115,31 @@ def _power(term: Expr, args: list[Polynomial]) -> Polynomial:
     return result
 
 
-def _condition(term: Expr, args: list[Polynomial]) -> Polynomial:
-    """1 where a condition holds, otherwise 0."""
-    if term.op == "logical_not":
-        return _plus({_ONE: 1}, args[0], -1)
-    if term.op == "logical_and":
-        return _times(*args)
+def _truth(condition: Expr, value: Polynomial) -> Polynomial:
+    """1 where a condition holds, otherwise 0: its own value if that is a truth value, not if it may be any number."""
+    boolean = condition.op in _COMPARISONS or condition.op in _LOGIC or condition.op == "const" and isinstance(condition.value, bool)
+    return value if boolean else _alone(Unknown("if", ("holds", _key(value)), frozenset(condition.axes)))
+
+
+def _comparison(term: Expr, args: list[Polynomial]) -> Polynomial:
     return _alone(Unknown("if", (term.op, term.attrs, *map(_key, args)), frozenset(term.axes)))
 
 
+def _logic(term: Expr, args: list[Polynomial]) -> Polynomial:
+    truths = [_truth(arg, value) for arg, value in zip(term.args, args, strict=True)]
+    return _times(*truths) if term.op == "logical_and" else _plus({_ONE: 1}, truths[0], -1)
+
+
 def _where(term: Expr, args: list[Polynomial]) -> Polynomial:
-    condition = args[0]
-    return _plus(_times(condition, args[1]), _plus(args[2], _times(condition, args[2]), -1))
+    holds = _truth(term.args[0], args[0])
+    return _plus(_times(holds, args[1]), _plus(args[2], _times(holds, args[2]), -1))
 
 
 def _reduce(term: Expr, args: list[Polynomial]) -> Polynomial:
     if term.monoid != "sum":
         return _unknown(term, args)
     total: Polynomial = {}
-    for monomial, number in (args[0] if term.mask is None else _times(args[0], args[1])).items():
+    for monomial, number in (args[0] if term.mask is None else _times(args[0], _truth(term.mask, args[1]))).items():
         total = _plus(total, {_summed(monomial, term.axis): number})
     return total
 
@@ -171,10 +177,12 @@ def _components(factors: Monomial, bound: set[str]) -> list[tuple[Monomial, froz
     return [(frozenset(parts), frozenset(axes)) for parts, axes in groups]
 
 
-_CONDITIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "logical_and", "logical_not")
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan")
+_LOGIC = ("logical_and", "logical_not")
 
 _RULES = {
     "const": _const, "power": _power, "where": _where, "reduce": _reduce,
+    **dict.fromkeys(_COMPARISONS, _comparison), **dict.fromkeys(_LOGIC, _logic),
     "add": lambda term, args: _plus(*args),
     "subtract": lambda term, args: _plus(*args, -1),
     "negative": lambda term, args: _plus({}, args[0], -1),
@@ -182,5 +190,4 @@ _RULES = {
     "divide": lambda term, args: _times(args[0], _inverse(args[1])),
     "reciprocal": lambda term, args: _inverse(args[0]),
     "size": lambda term, args: _alone(Unknown("size", (term.attrs,), frozenset())),
-    **dict.fromkeys(_CONDITIONS, _condition),
 }
