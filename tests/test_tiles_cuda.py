@@ -10,8 +10,8 @@ from lowered import FUSABLE, program
 import redfuser_algebra as ra
 from redfuser_algebra.lower.numba_cuda import print_cuda
 from redfuser_algebra.lower.operands_cuda import has_products
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.ptx.formats import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.text import PtxError
 from redfuser_algebra.run.cuda import made_cuda
@@ -42,8 +42,8 @@ def made_up(operator, dtype="float16"):
     return made_cuda(operator, ra.fuse(operator).form, dtype)
 
 
-def sized(made, seed=0, batched=(), **sizes):
-    """Arrays of these sizes: normal numbers of the kernel's dtype, bits where `keep` is asked for, lengths where whole numbers are."""
+def sized(made, seed=0, batched=(), scale=1.0, **sizes):
+    """Arrays of these sizes and what has no usual value, and a scale: normal numbers of the kernel's dtype, bits where `keep` is asked for, lengths where whole numbers are."""
     rng, arrays = np.random.default_rng(seed), {}
     for name, axes in made.operator.inputs.items():
         shape = (2,) * (name in batched) + tuple(sizes[axis] for axis in axes)
@@ -51,7 +51,7 @@ def sized(made, seed=0, batched=(), **sizes):
         x = from_bfloat16(to_bfloat16(x.astype("f4"))) if made.dtype == "bfloat16" else x.astype(made.dtype)
         whole = made.signature.arrays[name] == "i8"
         arrays[name] = rng.integers(0, sizes[made.program.axis] + 1, shape) if whole else (rng.random(shape) < 0.7) * 1.0 if name == "keep" else x.astype("f8")
-    return made.operator.bind(**arrays, **{name: 1.0 if value is None else value for name, value in made.operator.params.items()})
+    return made.operator.bind(**arrays, **{name: scale if value is None or name == "scale" else value for name, value in made.operator.params.items()})
 
 
 def is_right(made, binding, modes=(Mode(), SHUFFLED)):
@@ -117,6 +117,26 @@ def test_others_of_the_catalogue(name, sizes):
 
 
 @needs_toolchain
+@pytest.mark.parametrize(("name", "sizes"), [("attn_sigmoid", {"d": 64, "l": 1100, "v": 64}), *slow(
+    ("attention", {"m": 3, "l": 1570, "k": 64, "j": 64}))])
+def test_few_rows_share_their_elements_between_blocks(name, sizes):
+    made = kernel(name, "float16")
+    binding = sized(made, scale=0.1, **sizes)
+    assert [chosen[0] for chosen, _, _ in made.file.plan(made.given(binding))[0]] == ["part", "join"]
+    is_right(made, binding)
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [64, 128])
+def test_float32_without_tensor_cores(columns):
+    made = kernel("causal_attention", "float32")
+    binding = sized(made, m=33, l=70, k=columns, j=columns)
+    ran = is_right(made, binding)
+    assert "local load" not in ran.counts.traffic and wasted(made, binding, ran)[1] <= 1.05
+
+
+@needs_toolchain
 @pytest.mark.slow
 def test_bfloat16():
     made = kernel("causal_attention", "bfloat16")
@@ -153,7 +173,7 @@ FAULTS = {
     "fragments of the weights change places": ("a0, a1, a2, a3, b[2 * half]", "a0, a2, a1, a3, b[2 * half]"),
     "fragments of the tile change places": ("b[2 * half], b[2 * half + 1], s[0, i]", "b[2 * half + 1], b[2 * half], s[0, i]"),
     "no barrier before a tile is read": ("wait_for_all_but_the_last()\n            cuda.syncthreads()", "wait_for_all_but_the_last()"),
-    "no barrier before a tile is overwritten": ("            cuda.syncthreads()\n            t0, stage", "            t0, stage"),
+    "no barrier before a tile is overwritten": ("            cuda.syncthreads()\n            t0, half", "            t0, half"),
     "a tile is not waited for": ("            wait_for_all_but_the_last()\n", ""),
     "no barrier before results are written out": ("    cuda.syncthreads()\n    for panel", "    for panel"),
     "rows beyond the last are read": ("rows, columns = i4(thread >> 3), i4(min(rows, height))", "rows, columns = i4(thread >> 3), i4(height)"),
@@ -161,24 +181,42 @@ FAULTS = {
                                          "first, rows, columns = (span * SIZE + 127) // 128 * 128, i4(thread >> 3), i4(height)"),
     "elements beyond the last take part": ("whole | (at_l < n_l)", "whole | (at_l < n_l + 1)"),
     "a tile that is cut by the mask is taken whole": ("if t0 + TILE <= n_l and", "if t0 + TILE <= n_l or"),
-    "a tile too many is passed over": ("while ahead < n_l and not", "ahead = i4(ahead + TILE)\n            while ahead < n_l and not"),
+    "a tile too many is passed over": ("while ahead < end and not", "ahead = i4(ahead + TILE)\n            while ahead < end and not"),
     "a step of the shuffles is missing": ("m2_it = larger(m2_it, cuda.shfl_xor_sync(0xFFFFFFFF, m2_it, 2))", "pass"),
     "a row of the pair is the other one": ("row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r)", "row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * (1 - r))"),
     "the other half of a row is read": ("i4(lane >> 3 & 1)", "i4(lane >> 4 & 1)"),
 }
+SPLIT_FAULTS = {
+    "a part is left out": ("for part in range(parts):", "for part in range(parts - 1):"),
+    "parts overlap": ("begin = i4(part * piece)", "begin = i4(part * (piece - TILE))"),
+    "parts end early": ("end = i4(min(begin + piece, n_l))", "end = i4(min(begin + piece, n_l) - TILE)"),
+    "parts are added at different pivots": ("both0 = ", "both0 = o_s[r, i_j] + b_s[r, i_j] + 0 * "),
+    "parts leave their states in one place": ("(item * n_m + first_m + 8 * r) * parts + part", "(item * n_m + first_m + 8 * r) * parts"),
+}
 HERE = ("no barrier before a tile is overwritten",)
+
+
+def is_found(made, old, new, binding):
+    file = changed(made, old, new)
+    for mode in (Mode(counts=False), Mode(together=False, counts=False, seed=5)):
+        try:
+            if not run(made, binding, mode, (), file)[1] <= limit(made):
+                return True
+        except PtxError:
+            return True
+    return False
 
 
 @needs_toolchain
 @pytest.mark.parametrize("fault", [fault if fault in HERE else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS])
 def test_a_fault_is_found(fault):
     made = kernel("causal_attention", "float16")
-    old, new = FAULTS[fault]
-    file, binding = changed(made, old, new), sized(made, m=155, l=150, k=64, j=64)
-    for mode in (Mode(counts=False), Mode(together=False, counts=False, seed=5)):
-        try:
-            if not run(made, binding, mode, (), file)[1] <= limit(made):
-                return
-        except PtxError:
-            return
-    raise AssertionError(f"not found: {fault}")
+    assert is_found(made, *FAULTS[fault], sized(made, m=155, l=150, k=64, j=64, scale=0.1))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", SPLIT_FAULTS)
+def test_a_fault_of_parts_is_found(fault):
+    made = kernel("attention", "float16")
+    assert is_found(made, *SPLIT_FAULTS[fault], sized(made, m=5, l=1100, k=64, j=64, scale=0.1))

@@ -17,9 +17,9 @@ from redfuser_algebra.lower.storage_cpu import Signature, Storage
 from redfuser_algebra.lower.tile import PRIME, Update, stem, symbol_names
 
 LOG2E = 1.4426950408889634
-OLD, SEEN = "_old", "seen"
-_OURS = re.compile(r"\w+_(old|it|at|width|y|[0-9]+)|[nsipxov]_.+|(at|first|held|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|whole|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
-                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|pack|mma|address|range|min|max|abs|True|False|None")
+OLD, PART, SEEN = "_old", "_part", "seen"
+_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|whole|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
+                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|pack|mma|address|range|min|max|abs|True|False|None")
 
 
 class TileStorage(Storage):
@@ -55,7 +55,7 @@ class FragmentCode(Function):
             return Leaf(name, (), self.signature.params[term.name], name)
         if term.op == "input":
             return Leaf(self.storage.names[term.name], term.axes, self.signature.arrays[term.name], "")
-        name = term.name.removesuffix(PRIME).removesuffix(OLD)
+        name = term.name.removesuffix(OLD).removesuffix(PART)
         if name == SEEN:
             return Leaf(term.name, (), "i8", term.name)
         type_ = "f4" if name in self.produced else self.type_of(name)
@@ -74,17 +74,18 @@ class FragmentCode(Function):
     def _symbol(self, term: Expr, leaf: Leaf) -> Code:
         if term.name in self.produced:
             return Code(f"{self._given(leaf.variable)}[r, {self.index(self.program.axis)}]", "f4")
-        if term.name.removesuffix(OLD) in self.columned:
+        if term.name.removesuffix(OLD).removesuffix(PART) in self.columned:
             axis, = self.program.columns(term.axes)
-            return Code(f"{self._given('o_' + leaf.variable.removesuffix(OLD))}[r, {self.index(axis)}]", "f4")
-        return Code(self._given(leaf.variable) if term.name in (SEEN, SEEN + OLD) else leaf.variable, leaf.type)
+            held = f"b_{leaf.variable.removesuffix(PART)}" if term.name.endswith(PART) else f"o_{leaf.variable.removesuffix(OLD)}"
+            return Code(f"{self._given(held)}[r, {self.index(axis)}]", "f4")
+        return Code(self._given(leaf.variable) if leaf.variable.startswith(SEEN) else leaf.variable, leaf.type)
 
     def _given(self, name: str) -> str:
         return self.argument(name, name)
 
     def _loaded(self, term: Expr, leaf: Leaf) -> Code:
         """A number from global memory: of the row, of the column, or of both."""
-        name, place, inside = term.name, "", []
+        name, place, inside = term.name, "", ["there"] if isinstance(self, OperandCode) else []
         for axis in self.program.inputs[name]:
             if axis in self.program.rows and axis != self.program.block:
                 continue
@@ -189,10 +190,10 @@ class Folding:
         """The variable of a component or value."""
         return self.storage.held[name].name
 
-    def _aged(self, expr: Expr) -> Expr:
-        """A rule over old and, primed, new values, with the names that `fold` has for them."""
-        own = {t: symbol(t.name.removesuffix(PRIME) if t.name.endswith(PRIME) else t.name + OLD, t.axes) for t in subterms(expr) if t.op == "symbol"}
-        return substitute(self._counted(expr, SEEN + OLD), own)
+    def _aged(self, expr: Expr, suffix: str = OLD) -> Expr:
+        """A rule over old and, primed, new values, with the names that `fold` and `merge` have for them."""
+        own = {t: symbol(t.name.removesuffix(PRIME) if t.name.endswith(PRIME) else t.name + suffix, t.axes) for t in subterms(expr) if t.op == "symbol"}
+        return substitute(self._counted(expr, SEEN + suffix), own)
 
     def _counted(self, expr: Expr, seen: str) -> Expr:
         """A formula in which the length is the number of elements seen."""
@@ -245,15 +246,49 @@ class Folding:
             f.line(line)
 
     def _rebase(self, f: FragmentCode, update: Update) -> None:
-        name = self.held(update.name)
-        if update.fixed:
-            f.line(f"{name} = {name}_old")
-        elif update.rebase.op == "scale" and update.rebase.args[1] is update.symbol:
-            f.line(f"{name} = {self._as(f, self._aged(update.rebase), update.name)}")
-        else:
-            f.line(f"{name} = sel({f.argument('seen_old', 'seen_old')} > 0, {self._as(f, self._aged(update.rebase), update.name)}, {name}_old)")
+        f.line(f"{self.held(update.name)} = {self._moved(f, update, OLD)}")
         if update.counts:
-            f.line(f"{name} += {int(update.lift.value)} * {f.argument('many', 'many')}")
+            f.line(f"{self.held(update.name)} += {int(update.lift.value)} * {f.argument('many', 'many')}")
+
+    def _moved(self, f: FragmentCode, update: Update, suffix: str) -> str:
+        """A component with a suffix at the pivots without one; what nothing was added to stays as it is."""
+        name = self.held(update.name) + suffix
+        if update.fixed:
+            return name
+        moved_ = self._as(f, self._aged(update.rebase, suffix), update.name)
+        if update.rebase.op == "scale" and update.rebase.args[1] is update.symbol:
+            return moved_
+        return f"sel({f.argument(SEEN + suffix, '')} > 0, {moved_}, {name})"
+
+    def merge(self) -> FragmentCode:
+        """The state of the rows and that of another part of their elements as one."""
+        f = self._function("merge")
+        f.open(self.program.block)
+        for update in self.parts.numbers:
+            name = self.held(update.name)
+            f.line(f"{name}_old, {name}_part = {f.argument(f'held_{name}', '')}[r], {f.argument(f'other_{name}', '')}[r]")
+        for value in self.storage.old_values():
+            for suffix in (OLD, PART):
+                f.line(f"{self.held(value.name)}{suffix} = {self._as(f, self._aged(value.value, suffix), value.name)}")
+        for place, stage in enumerate(self.program.stages):
+            for value in self.storage.moving_values(place):
+                f.line(f"{self.held(value.name)} = {self._as(f, self._counted(value.value, SEEN), value.name)}")
+            for update in (u for u in stage if u in self.parts.numbers):
+                both = [self._moved(f, update, suffix) for suffix in (OLD, PART)]
+                f.line(f"{self.held(update.name)} = {joined(update.monoid, *both, f.type_of(update.name))}")
+        for axis in self.parts.columns:
+            own = [w for w in self.parts.weighted if w.columns == axis]
+            f.open(axis)
+            codes = [" + ".join(f.code(self._aged(w.update.rebase, suffix)).to("f4").text for suffix in (OLD, PART)) for w in own]
+            for number, code in enumerate(codes):
+                f.line(f"both{number} = {code}")
+            for number, each in enumerate(own):
+                f.line(f"{sums_of(each, self.storage)}[r, {f.index(axis)}] = both{number}")
+            f.close()
+        for update in self.parts.numbers:
+            f.line(f"held_{self.held(update.name)}[r] = {self.held(update.name)}")
+        f.close()
+        return f
 
     def _taken(self, f: FragmentCode, update: Update) -> str:
         """Whether an element takes part: it is inside, and the mask holds."""

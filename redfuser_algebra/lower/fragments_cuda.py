@@ -142,16 +142,20 @@ def multiply_rows(left, right, lane, steps, width, tile, s):
 _WEIGHTED_FULL = '''
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
-    """o += p · right for `tile` rows at `right`; every weight comes from the lane that has it."""
-    for l in range(tile):
-        own, i = (lane & 28) + l % 8 // 2, l // 8 * 2 + l % 2
-        a, b = cuda.shfl_sync(0xFFFFFFFF, p[0, i], own), cuda.shfl_sync(0xFFFFFFFF, p[1, i], own)
-        for n in range(columns // 8):
-            c, d = load_pair(i4(right + chunk_at(l, 2 * n + (lane % 4 >> 1), width) + lane % 2 * 8))
-            o[0, 2 * n] += a * c
-            o[0, 2 * n + 1] += a * d
-            o[1, 2 * n] += b * c
-            o[1, 2 * n + 1] += b * d
+    """o += p · right for `tile` rows at `right`; a weight comes from the lane that has it, then the next moves up to its place."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4 - 1):
+            p[0, k], p[1, k] = p[0, k + 1], p[1, k + 1]
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width) + lane % 2 * 8))
+                o[0, 2 * n] += a * c
+                o[0, 2 * n + 1] += a * d
+                o[1, 2 * n] += b * c
+                o[1, 2 * n + 1] += b * d
 '''
 
 _TAKE_FULL = _TAKE_HALF.replace("n, WIDTH_OF(columns)) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), WIDTH_OF(columns)) + lane % 2 * 8")

@@ -6,14 +6,15 @@ the components that add weighted rows up.  Raises LoweringError for a program th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.language.expr import Expr, const, subterms
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 from redfuser_algebra.lower.lowering import factors
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, symbol_names
+from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, symbol_names
 
 INSTEAD = 'run it with backend="cpu"'
 
@@ -100,7 +101,29 @@ class Products:
 
 def has_products(program: TileProgram) -> bool:
     """Whether a program multiplies matrices, so that its kernel works on blocks of rows."""
-    return program.block != "" and (any(program.columns(update.axes) for update in program.updates) or any(p.contraction for p in program.producers))
+    if not program.block:
+        return any(update.contraction for update in program.updates)
+    return any(program.columns(update.axes) for update in program.updates) or any(p.contraction for p in program.producers)
+
+
+def in_blocks(program: TileProgram) -> TileProgram:
+    """A program whose work is single rows as one of blocks of one row each."""
+    if program.block:
+        return program
+    block = next(name for n in count() if (name := f"one{n or ''}") not in {a for own in (*program.inputs.values(), *program.output_axes) for a in own})
+    made = {producer.name for producer in program.producers}
+
+    def wider(expr: Expr | None) -> Expr | None:
+        if expr is None:
+            return None
+        return substitute(expr, {t: symbol(t.name, (*t.axes, block)) for t in subterms(expr) if t.op == "symbol" and t.name not in made})
+
+    def update(u: Update) -> Update:
+        return replace(u, axes=(*u.axes, block), lift=wider(u.lift), mask=wider(u.mask), rebase=wider(u.rebase), contraction=None)
+
+    return replace(program, rows=(*program.rows, block), block=block, stages=tuple(tuple(map(update, stage)) for stage in program.stages),
+                   values=tuple(Value(v.name, wider(v.value), (*v.axes, block)) for v in program.values), outputs=tuple(map(wider, program.outputs)),
+                   holds={name: axes if name in made else (*axes, block) for name, axes in program.holds.items()})
 
 
 def products(program: TileProgram, signature: Signature) -> Products:

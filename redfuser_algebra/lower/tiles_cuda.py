@@ -17,8 +17,8 @@ from redfuser_algebra.lower.bounds_cpu import may_hold, negated
 from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, products
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, in_blocks, products
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_host_cuda import tiles_host
 
@@ -34,7 +34,8 @@ class _Printer:
     """The pieces of the module, each a method that returns lines."""
 
     def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
-        self.program, self.signature, self.dtype = program, signature, dtype
+        self.program, self.signature, self.dtype = in_blocks(program), signature, dtype
+        program = self.program
         self.parts = products(program, signature)
         self.storage = TileStorage(program, signature)
         self.names = self.storage.names
@@ -45,10 +46,10 @@ class _Printer:
 
     def source(self) -> CudaSource:
         """Everything, in the order of a module."""
-        self.fold, self.finish = self.folding.fold(), self.folding.finish()
+        self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
-        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs))
+        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held()))
         found = fragments(self.dtype, make)
         used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in found + make)
         constants = f"SIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}\n"
@@ -60,11 +61,16 @@ class _Printer:
     def _make(self) -> list[str]:
         lengths = "".join(f", n_{a}" for a in self.parts.lengths)
         makers = [line for maker in self.makers.values() for line in [*self._written_out(maker.text()), ""]]
-        body = [*self._sizes(), "", *makers, *self._fetch(), "", *self.fold.text().splitlines(), "", *self.finish.text().splitlines(), "", *self._kernel()]
-        return [f"def make(warps, TILE, vector{lengths}):", '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long."""', *_in(body), "", "    return kernel"]
+        functions = [line for each in (self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
+        body = [*self._sizes(), "", *makers, *self._fetch(), "", *functions, *self._kernel(), "", *self._join()]
+        return [f"def make(stage, warps, TILE, vector{lengths}):",
+                '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""',
+                *_in(body), "", "    return join if stage == 'join' else kernel"]
 
     def _sizes(self) -> list[str]:
-        lines = ["ROWS, THREADS, COLUMNS = 16 * warps, 32 * warps, TILE // 4", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+        block = self.program.block
+        one = [] if block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
+        lines = [*one, "ROWS, THREADS, COLUMNS, splits = 16 * warps, 32 * warps, TILE // 4, stage == 'part'", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
@@ -111,22 +117,58 @@ class _Printer:
 
     # the kernel
 
+    def _held(self) -> list[Variable]:
+        """What a part of the elements leaves in memory."""
+        numbers = [Variable(self.folding.held(u.name), True, (), self.fold.type_of(u.name)) for u in self.parts.numbers]
+        return numbers + [Variable(self.folding.held(w.update.name), True, (w.columns,), "f4") for w in self.parts.weighted]
+
     def _arguments(self) -> list[str]:
         arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
-        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), *(f"out_{place}" for place in range(len(self.outputs)))]
+        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "parts", "piece",
+                *(f"part_{v.name}" for v in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
 
     def _kernel(self) -> list[str]:
         axis = self.program.axis
         lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
-        body = [*self._place(), *self._state(), "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", *lefts,
-                "t0, stage = i4(0), i4(0)", *self._pass_over("t0"), f"if t0 < n_{axis}:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()",
-                f"while t0 < n_{axis}:", *_in(self._tile()), *self._results()]
+        body = ["thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)", "part, number = number % parts, number // parts", *self._place(), *self._state("held", "o"),
+                "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", "begin = i4(part * piece)", f"end = i4(min(begin + piece, n_{axis}))",
+                "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
+                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()",
+                "while t0 < end:", *_in(self._tile()), "wait_for_copies()", "cuda.syncthreads()", "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
         return ["@cuda.jit(launch_bounds=THREADS)", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
+
+    def _join(self) -> list[str]:
+        """The kernel that makes whole rows of what parts left."""
+        body = ["thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)", *self._place(), *self._state("held", "o"), *self._state("other", "b"),
+                "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", "for part in range(parts):", *_in(self._take()),
+                f"    seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)", "    seen = seen_old + seen_part",
+                f"    merge({', '.join(self.merge.arguments)})", *self._results()]
+        return ["@cuda.jit(launch_bounds=THREADS)", f"def join({', '.join(self._arguments())}):", *_in(body)]
+
+    def _rows(self, numbers: Iterable[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
+        """Loops over what a lane has of the state, at `place` in memory."""
+        block, lines = self.program.block, []
+        for each in self.parts.weighted:
+            a, name = each.columns, self.folding.held(each.update.name)
+            lines += [f"for i in range(SPAN_{a} // 4):", f"    column = first_{a} + i // 2 * 8 + i % 2", f"    if inside and column < n_{a}:", f"        {sums(name, f'part_{name}[place * n_{a} + column]')}"]
+        return ["for r in range(2):", f"    inside = first_{block} + 8 * r < n_{block}", f"    place = (item * n_{block} + first_{block} + 8 * r) * parts + part",
+                f"    if inside{guard}:", *_in(numbers, 2), *_in(lines)]
+
+    def _leave(self) -> list[str]:
+        """The state of this part goes to memory."""
+        mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
+        numbers = [self.folding.held(u.name) for u in self.parts.numbers]
+        return self._rows([*(f"part_{n}[place] = held_{n}[r]" for n in numbers), *([] if numbers else ["pass"])], lambda name, place: f"{place} = o_{name}[r, i]", f" and lane % 4 == 0{mine}")
+
+    def _take(self) -> list[str]:
+        """The state of a part comes from memory."""
+        numbers = [self.folding.held(u.name) for u in self.parts.numbers]
+        return self._rows([*(f"other_{n}[r] = part_{n}[place]" for n in numbers), *([] if numbers else ["pass"])], lambda name, place: f"b_{name}[r, i] = {place}", "")
 
     def _place(self) -> list[str]:
         """Which rows and columns are this block's, and where their numbers begin."""
         program = self.program
-        lines = ["thread = i4(cuda.threadIdx.x)", "lane, warp, number = thread % 32, thread // 32, i8(cuda.blockIdx.x)"]
+        lines = ["lane, warp = thread % 32, thread // 32"]
         for a in self.parts.columns:
             if a == self.parts.divided:
                 lines += [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
@@ -148,26 +190,26 @@ class _Printer:
                 lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
         return lines
 
-    def _state(self) -> list[str]:
+    def _state(self, held: str, sums: str) -> list[str]:
         """Fragments and the rows' state, as of no elements."""
-        lines = [f"{s.name} = cuda.local.array(SCORES, f4)" for s in self.parts.scores]
-        lines += [f"x_{o.name} = cuda.local.array(SCORES, f4)" for o in self.parts.elements]
-        for each in self.parts.weighted:
-            lines += [f"{weights_of(each)} = cuda.local.array(SCORES, f4)", f"{sums_of(each, self.storage)} = cuda.local.array(SUMS_{each.columns}, f4)"]
+        own, lines = held == "held", []
+        if own:
+            lines += [f"{name} = cuda.local.array(SCORES, f4)" for name in (*(s.name for s in self.parts.scores), *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))]
+        lines += [f"{sums}_{self.folding.held(w.update.name)} = cuda.local.array(SUMS_{w.columns}, f4)" for w in self.parts.weighted]
         numbers = [(self.folding.held(u.name), u.monoid, self.fold.type_of(u.name)) for u in self.parts.numbers]
-        lines += [f"held_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers]
+        lines += [f"{held}_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers]
         lines.append("for r in range(2):")
-        lines += [f"    held_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers]
+        lines += [f"    {held}_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers]
         for each in self.parts.weighted:
-            lines += [f"    for i in range(SPAN_{each.columns} // 4):", f"        {sums_of(each, self.storage)}[r, i] = f4(0)"]
+            lines += [f"    for i in range(SPAN_{each.columns} // 4):", f"        {sums}_{self.folding.held(each.update.name)}[r, i] = f4(0)"]
         return lines
 
     def _tile(self) -> list[str]:
         """One tile: the next is sent for, scores, the state, weighted rows."""
         axis = self.program.axis
-        lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), f"if ahead < n_{axis}:", f"    fetch(shared + STAGES + (1 - stage) * STAGE, ahead, {self.fetch})",
-                 "copies_end()", "wait_for_all_but_the_last()", "cuda.syncthreads()", "tile = shared + STAGES + stage * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
-                 f"many = i4(min(TILE, n_{axis} - t0))", "seen, seen_old = i4(t0 + many), t0"]
+        lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), "if ahead < end:", f"    fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})",
+                 "copies_end()", "wait_for_all_but_the_last()", "cuda.syncthreads()", "tile = shared + STAGES + half * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
+                 f"many = i4(min(TILE, n_{axis} - t0))", "seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)"]
         if self.parts.scores:
             lines += ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
         lines += [f"multiply_rows(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // 16), WIDTH_{s.left.name}, TILE, {s.name})"
@@ -178,7 +220,7 @@ class _Printer:
         masked = [f"fold({', '.join(['False', *fold[1:]])})"]
         lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
         lines += [f"add_weighted_rows({weights_of(w)}, tile + AT_{w.right.name}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums_of(w, self.storage)})" for w in self.parts.weighted]
-        return [*lines, "cuda.syncthreads()", "t0, stage = ahead, i4(1 - stage)"]
+        return [*lines, "cuda.syncthreads()", "t0, half = ahead, i4(1 - half)"]
 
     # tiles in which masks hold nowhere, or everywhere
 
@@ -209,7 +251,7 @@ class _Printer:
         found = [None if mask is None else may_hold(mask, self._bounds(start)) for mask in masks]
         if None in found:
             return []
-        return [f"while {start} < n_{self.program.axis} and not ({' or '.join(sorted(found))}):", f"    {start} = i4({start} + TILE)"]
+        return [f"while {start} < end and not ({' or '.join(sorted(found))}):", f"    {start} = i4({start} + TILE)"]
 
     def _all_hold(self) -> str:
         """Whether every element of the tile takes part; "" where that cannot be told."""
@@ -219,7 +261,7 @@ class _Printer:
 
     def _results(self) -> list[str]:
         """What the rows come to, and their way to memory."""
-        program, lines = self.program, ["wait_for_copies()", "cuda.syncthreads()"]
+        program, lines = self.program, list[str]()
         for place, type_ in enumerate(self.outputs):
             columns = program.columns(program.output_axes[place])
             lines.append(f"y_{place} = cuda.local.array({f'SUMS_{columns[0]}' if columns else '2'}, {type_})")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from redfuser_algebra.lower.host_cuda import host, plan
 from redfuser_algebra.lower.operands_cuda import Products
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 
 SHARED = 48 * 1024
 """Bytes of shared memory that every launch may have without asking."""
@@ -17,9 +17,12 @@ SCHEDULES = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 
 """Warps of a block, and elements in a tile: the first that fits, and has more rows than are missing, is taken."""
 
 COLUMNS = 256
-"""How many columns of a sum the registers of a block hold."""
+"""How many columns the registers of a block hold, of all sums together."""
 
-_SIZES = f'''
+NUMBERS = 160
+"""How many numbers of fragments a lane holds, which leaves registers for the rest."""
+
+_SIZES = '''
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
@@ -27,31 +30,50 @@ def width_of(count):
 
 def span_of(count):
     """How many columns a block takes: all, if registers hold them."""
-    return -(-count // 16) * 16 if count <= {COLUMNS} else {COLUMNS // 2}
+    return -(-count // 16) * 16 if count <= WIDEST else WIDEST // 32 * 16
+
+
+def aligned(array):
+    """Whether an array of the GPU begins at a multiple of 16 bytes; others are copied to such a place."""
+    there = getattr(array, "__cuda_array_interface__", None)
+    return there is None or there["data"][0] % 16 == 0
 '''
 
 
-def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...]) -> list[str]:
-    """The lines of `plan` and `launch`, and what `make` needs to know of sizes."""
-    program, lengths = parts.program, [f"sizes[{a!r}]" for a in parts.lengths]
+PARTS, BLOCKS, PIECE = 64, 256, 512
+"""Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
+
+
+def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable]) -> list[str]:
+    """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
+    program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
+    lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
     whole = dict.fromkeys(f"sizes[{operand.columns!r}]" for operand in (*parts.lefts, *parts.streamed))
-    rows = f"sizes[{program.block!r}]"
+    rows = f"sizes[{program.block!r}]" if program.block in known else "1"
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
-    whole_columns = [a for a in parts.columns if a != parts.divided]
-    chosen = [f"    items, parts = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}, 1",
-              *(line for a in whole_columns for line in (f"    if sizes[{a!r}] > {COLUMNS}:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {COLUMNS} columns")')),
-              f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},))",
-              f"    schedules = [each for each in SCHEDULES if shared_bytes(*each, {', '.join(lengths)}) <= {SHARED} and (each[0] == 1 or 8 * each[0] < {rows})]",
-              "    if not schedules:", '        raise ValueError(f"tiles of rows as long as {sizes} do not fit into shared memory; shorten the axes that are no rows")',
-              "    warps, tile = schedules[0]",
-              f"    launches = [((warps, tile, vector, {', '.join(lengths)}), items * -(-{rows} // (16 * warps)) * {spans}, 32 * warps)]"]
-    return [f"SCHEDULES = {SCHEDULES}", *_SIZES.splitlines(), "", "", *_shared_bytes(parts), "", "",
-            *host(program, names, signature, dtype, outputs, [], plan(program, names, signature, chosen, parts.lengths, (), "np.int32"))]
+    kinds = ", ".join(lengths)
+    chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
+              *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
+              f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},)) and all(map(aligned, ({', '.join(names[n] for n in program.inputs)},)))",
+              f"    schedules = [each for each in SCHEDULES if shared_bytes(*each, {kinds}) <= {SHARED} and numbers_held(*each, {kinds}) <= {NUMBERS} and (each[0] == 1 or 8 * each[0] < {rows})]",
+              "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
+              "    warps, tile = schedules[0]", f"    blocks = groups * -(-{rows} // (16 * warps)) * {spans}",
+              f"    parts = max(1, min({PARTS}, {BLOCKS} // blocks, {length} // {PIECE}))", f"    piece = -(-{length} // (parts * tile)) * tile", f"    parts = -(-{length} // piece)",
+              f"    make_for = (warps, tile, vector, {kinds})",
+              "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
+              "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
+    return [f"SCHEDULES, WIDEST = {SCHEDULES}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_shared_bytes(parts), "", "",
+            *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
 
 
 def _shared_bytes(parts: Products) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end."""
     stay, come = (" + ".join(f"{parts.height(o)} * width_of({parts.width(o)})" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
+    spans = [f"    SPAN_{a} = span_of(n_{a})" for a in parts.columns]
+    given = ", ".join(["warps", "TILE", *(f"n_{a}" for a in parts.lengths)])
+    fragments = len(parts.scores) + len(parts.elements) + len(parts.weighted)
     written = " + ".join(["0", *(f"ROWS * width_of(SPAN_{a})" for a in parts.columns)])
-    return [f"def shared_bytes(warps, TILE, {', '.join(f'n_{a}' for a in parts.lengths)}):", '    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results."""',
-            "    ROWS = 16 * warps", *(f"    SPAN_{a} = span_of(n_{a})" for a in parts.columns), f"    return max({stay} + 2 * ({come}), {written})"]
+    return [f"def shared_bytes({given}):", '    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results."""',
+            "    ROWS = 16 * warps", *spans, f"    return max({stay} + 2 * ({come}), {written})", "", "",
+            f"def numbers_held({given}):", '    """Numbers in the fragments of a lane."""', *spans,
+            f"    return {' + '.join([f'{fragments} * TILE // 2', *(f'SPAN_{w.columns} // 2' for w in parts.weighted)])}"]

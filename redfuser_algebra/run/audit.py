@@ -13,6 +13,7 @@ import numpy as np
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.html import Fragment, joined, preformatted
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
+from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.standalone.checking import distance, drawn
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
 from redfuser_algebra.ptx.execute import Executed
@@ -31,6 +32,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 CARD = "H100"
 BATCH, ROWS, COLUMNS = 2, 3, 5
 """Lengths of the batch, of axes of rows, and of the other axes in executed cases."""
+
+BLOCK, WIDE = 33, 64
+"""The same of the rows that come in blocks, and of the other axes, where matrices are multiplied."""
 
 MOST_TRAFFIC, MOST_CONFLICTS = 1.02, 1.05
 RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "single": "float32", "double": "float64", "special": "special functions"}
@@ -171,7 +175,8 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
 def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -> Binding:
     """Arrays of the kernel's dtypes with the reduced axis of a length."""
     operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
-    sizes = {a: length if a == axis else ROWS if a in kernel.program.rows else COLUMNS for a in operator.axes}
+    rows, columns = (BLOCK, WIDE) if has_products(kernel.program) else (ROWS, COLUMNS)
+    sizes = {a: length if a == axis else rows if a == kernel.program.block else ROWS if a in kernel.program.rows else columns for a in operator.axes}
     arrays = {}
     for name, axes in operator.inputs.items():
         batch = (BATCH,) if axis in axes else ()
