@@ -183,7 +183,16 @@ def test_parts_of_the_axis_are_merged(name, interpreted_kernels, monkeypatch):
     merged = []
     monkeypatch.setattr("redfuser_algebra.run.plan.merge", lambda *given: merged.append(1) or merge(*given))
     check(name, inputs(name, 31), "float64", Schedule(4, 2 if program(name).block else 1, parts=3))
-    assert len(merged) == 2
+    assert len(merged) == (0 if next(iter(kernels._kernels.values())).source.joins else 2), "parts are joined by the kernel where it can"
+
+
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("name", ["softmax_entropy", "kl_softmax", "kurtosis"])
+def test_a_part_of_special_values_joins_the_others(name, special, interpreted_kernels):
+    for part in (slice(0, 13), slice(12, 25), slice(36, 37)):
+        arrays = inputs(name, 37)
+        arrays["x"][..., part] = special
+        check(name, arrays, "float64", Schedule(4, parts=3))
 
 
 @pytest.mark.parametrize("name", ["variance", "softmax_entropy", "attention", "softmax", "argmax_argmin", "absmax_scaled_sum"])

@@ -5,7 +5,7 @@ Out: a module that needs NumPy and Numba.  `sweep` does a range of work items, o
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,7 +15,8 @@ from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds_cpu import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.stages_cpu import StagePrinter, indented
+from redfuser_algebra.lower.join_cpu import JoinPrinter, each
+from redfuser_algebra.lower.stages_cpu import indented
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import Producer, TileProgram, stem, symbol_names
 
@@ -25,6 +26,7 @@ class CpuSource:
     """A printed kernel: the module's text, the order of array and scalar arguments, and the type of each output.
 
     `state` is what `fold` leaves for a part of the reduced axis, by the names of the form; empty if there is no `fold`.
+    With `joins`, `join` makes the outputs of what it left for all parts.
     """
 
     text: str
@@ -33,6 +35,7 @@ class CpuSource:
     sizes: tuple[str, ...]
     outputs: tuple[str, ...]
     state: tuple[Variable, ...]
+    joins: bool
 
 
 def print_cpu(program: TileProgram, signature: Signature) -> CpuSource:
@@ -40,7 +43,7 @@ def print_cpu(program: TileProgram, signature: Signature) -> CpuSource:
     return _Printer(program, signature).source()
 
 
-class _Printer(StagePrinter):
+class _Printer(JoinPrinter):
     """The functions printed so far; methods return the lines that call them."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
@@ -58,20 +61,25 @@ class _Printer(StagePrinter):
         sweep = self._loops("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{self.program.axis}"], "first, last", tile, end)
         state = self._state()
         stored = [f"held_{v.name}[part, item] = {v.name}" for v in state.values() if not v.is_array]
-        stored += self._copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state.values() if v.is_array])
+        stored += self.copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state.values() if v.is_array])
         fold = self._loops("fold", ["items", "part", "begin", "end", *given, *(f"held_{v.name}" for v in state.values())], [], "items", tile, stored)
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
                   *indented(["for part in prange(threads):",
                         f"    sweep(part * items // threads, (part + 1) * items // threads, {', '.join(arguments)})"])]
-        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *([fold] if state else [])))]
+        joins = self.joins(state.values())
+        join = self._over_items("join", ["parts", "items", *given, *(f"held_{v.name}" for v in state.values()), *arguments[len(given):]], [], "items",
+                                [*self.join(list(state.values()), self._snapshots()), *end]) if state and joins else []
+        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *([fold] if state else []), *([join] if join else [])))]
         return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(self.program.inputs), tuple(self.program.params),
-                         sizes, self.outputs, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()))
+                         sizes, self.outputs, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()), bool(join))
 
     def _loops(self, name: str, arguments: list[str], before: list[str], items: str, tile: list[str], end: list[str]) -> list[str]:
         """A function that goes over work items, and in each over the tiles between `begin` and `end`."""
+        return self._over_items(name, arguments, before, items, ["for t0 in range(begin, end, tile):", *indented(tile), *end])
+
+    def _over_items(self, name: str, arguments: list[str], before: list[str], items: str, lines: list[str]) -> list[str]:
         return ['@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)', f"def {name}({', '.join(arguments)}):",
-                *indented(["wide_vectors()", *self._allocations(), *before, f"for item in range({items}):",
-                      *indented([*self._item(), "for t0 in range(begin, end, tile):", *indented(tile), *end])])]
+                *indented(["wide_vectors()", *self._allocations(), *before, f"for item in range({items}):", *indented([*self._item(), *lines])])]
 
     def _state(self) -> dict[str, Variable]:
         """What a part of the reduced axis leaves behind; nothing where maps need a second sweep."""
@@ -96,19 +104,22 @@ class _Printer(StagePrinter):
 
     def _tile(self) -> list[str]:
         made = [line for producer in self.program.producers for line in self._produce(producer)]
-        now = [(self.held(name), old) for name, old in self.storage.old.items()]
-        snapshots = [f"{old.name} = {held.name}" for held, old in now if not old.is_array]
-        snapshots += self._copies("keep", [(held, old.name, old.name) for held, old in now if old.is_array])
         passed_over, whole = self._of_mask()
         stages = self._stages()
         if whole:
             stages = [f"if {whole}:", *indented(self._stages(whole=True)), "else:", *indented(stages)]
-        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made, *snapshots, *stages]
+        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made, *self._snapshots(), *stages]
 
     def _stages(self, whole: bool = False) -> list[str]:
         lines = self.stage(0, whole)
         self.fetched = self._streams()
         return lines + [line for place in range(1, len(self.program.stages)) for line in self.stage(place, whole)]
+
+    def _snapshots(self) -> list[str]:
+        """What moves need as it was."""
+        now = [(self.held(name), old) for name, old in self.storage.old.items()]
+        arrays = [(held, old.name, old.name) for held, old in now if old.is_array]
+        return [f"{old.name} = {held.name}" for held, old in now if not old.is_array] + self.copies("keep", arrays)
 
     def _streams(self) -> list[str]:
         """Inputs that are worth fetching while others are computed with: what is read anew for each row.
@@ -123,19 +134,6 @@ class _Printer(StagePrinter):
         lines = [f"{name} = {code}" for name, code in self.storage.tiles.items()]
         self.storage.tiles.clear()
         return lines
-
-    def _copies(self, name: str, pairs: list[tuple[Variable, str, str]]) -> list[str]:
-        """A call that copies arrays elementwise: (from where, the function's name for the target, the caller's code for it)."""
-        loops = [line for source, target, _ in pairs for line in _each(source, lambda at, s=source, t=target: f"{t}[{at}] = {s.name}[{at}]")]
-        return self._utility(name, [v.name for v, _, _ in pairs] + [t for _, t, _ in pairs], [v.name for v, _, _ in pairs] + [c for _, _, c in pairs], loops)
-
-    def _utility(self, name: str, arguments: list[str], given: list[str], lines: list[str]) -> list[str]:
-        if not lines:
-            return []
-        text = "\n".join(['@njit(**PART)', f"def {name}({', '.join(arguments)}):", *indented(lines), ""])
-        if text not in self.functions:
-            self.functions.append(text)
-        return [f"{name}({', '.join(given)})"]
 
     def _of_mask(self) -> tuple[list[str], str | None]:
         """If all updates have the same mask: lines that pass over a tile where it can hold nowhere, as that changes nothing,
@@ -166,8 +164,8 @@ class _Printer(StagePrinter):
         identities = {variable: self._identity(name, variable) for name, variable in self.storage.held.items()}
         lines = [f"{v.name} = {v.type}({identity})" for v, identity in identities.items() if not v.is_array]
         arrays = [v for v in identities if v.is_array]
-        loops = [line for v in arrays for line in _each(v, lambda at, v=v: f"{v.name}[{at}] = {identities[v]}")]
-        return lines + self._utility("empty_state", [v.name for v in arrays], [v.name for v in arrays], loops)
+        loops = [line for v in arrays for line in each(v, lambda at, v=v: f"{v.name}[{at}] = {identities[v]}")]
+        return lines + self.utility("empty_state", [v.name for v in arrays], [v.name for v in arrays], loops)
 
     def _identity(self, name: str, variable: Variable) -> str:
         updates = {u.name: u for u in self.program.updates}
@@ -268,12 +266,3 @@ class _Printer(StagePrinter):
         target = function.argument(f"out{place}", f"out{place}[{', '.join(['b', *(f'i_{a}' for a in self.program.rows), 't0:t0 + n'])}]")
         self.nested(function, loops, lambda: self.write(function, target, loops, output, self.outputs[place]))
         return self.printed(function)
-
-
-def _each(variable: Variable, statement: Callable[[str], str]) -> list[str]:
-    """Loops over all places of an array."""
-    places = [f"at{dim}" for dim in range(variable.block + len(variable.columns))]
-    lines = [statement(", ".join(places))]
-    for dim, place in reversed(list(enumerate(places))):
-        lines = [f"for {place} in range({variable.name}.shape[{dim}]):", *indented(lines)]
-    return lines

@@ -206,13 +206,18 @@ class Plan:
     # the reduced axis in parts
 
     def _merged(self, arrays: Mapping[str, np.ndarray], params: Mapping[str, object]) -> object:
-        """The parts of the reduced axis folded side by side; their states are merged and finalized by the form's rules."""
+        """The parts of the reduced axis folded side by side; their states are joined by the kernel, or merged and finalized
+        by the form's rules."""
         form, operator, length, parts = self.form, self.operator, self.sizes[self.form.axis], self.schedule.parts
         held = {v.name: np.empty((parts, self._items, *([self.schedule.block] if v.block else []), *self._lengths(v.columns)), DTYPES[v.type])
                 for v in self.compiled.source.state}
         cuts = [length * part // parts for part in range(parts + 1)]
-        fixed, fold = (*self._arguments(arrays, params), *held.values()), self.compiled.module.fold
-        side_by_side(lambda part: fold(self._items, part, cuts[part], cuts[part + 1], *fixed), parts)
+        fixed, module = (*self._arguments(arrays, params), *held.values()), self.compiled.module
+        side_by_side(lambda part: module.fold(self._items, part, cuts[part], cuts[part + 1], *fixed), parts)
+        if self.compiled.source.joins:
+            written = [each.written_into(None) for each in self._outputs]
+            module.join(parts, self._items, *fixed, *written)
+            return self.operator.packed(tuple([each.delivered(output) for each, output in zip(self._outputs, written, strict=True)]))
         invariant = {name: array for name, array in arrays.items() if form.axis not in operator.inputs[name]}
         scalars = {name: params[name] for name in operator.params}
         environment = environment_of(operator, Binding(invariant, scalars, dict(self.sizes), self.batch), form)

@@ -1,0 +1,96 @@
+"""Parts of the reduced axis become one, as statements of a CPU kernel: both are moved to the pivots they have together.
+
+In: what a part holds.  Out: lines that take over the state of the first part and add that of another, with the functions
+that move a state from tile to tile.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.functions_cpu import joined
+from redfuser_algebra.lower.stages_cpu import StagePrinter, indented
+from redfuser_algebra.lower.storage_cpu import Variable
+from redfuser_algebra.lower.tile import PRIME, Update
+
+
+@dataclass(frozen=True)
+class _Other(Variable):
+    """A variable of the part that is added; functions know it by the name that it has in the first."""
+
+    def at_row(self) -> str:
+        return f"o_{self.name}"
+
+
+class JoinPrinter(StagePrinter):
+    """The functions printed so far; methods return the lines that call them."""
+
+    def joins(self, state: Iterable[Variable]) -> bool:
+        """Whether parts are joined here: where each row holds numbers, and columns of numbers that nothing moves."""
+        chosen = [u for u in self.program.updates if MONOIDS[u.monoid].indexed or MONOIDS[u.monoid].counted]
+        return not chosen and not any(v.block for v in state) and all(u.fixed or not self.held(u.name).is_array for u in self.program.updates)
+
+    def join(self, state: list[Variable], snapshots: list[str]) -> list[str]:
+        """The state of all parts, of which `held_…` has the components; `snapshots` keep what a move needs as it was."""
+        axis, arrays = self.program.axis, [v for v in self.storage.held.values() if v.is_array]
+        first = [f"{v.name} = held_{v.name}[0, item]" for v in state]
+        buffers = [f"o_{v.name} = empty(({', '.join(map(self.size, v.columns))},), {v.type})" for v in arrays if v not in state]
+        other = [*(f"o_{v.name} = held_{v.name}[part, item]" for v in state), f"seen = n_{axis} * (part + 1) // parts - n_{axis} * part // parts",
+                 *self._pivots(self._other), *(f"o_{old.name} = o_{self.held(name).name}" for name, old in self.storage.old.items())]
+        merged = [*snapshots, f"seen = n_{axis} * (part + 1) // parts"]
+        for place, stage in enumerate(self.program.stages):
+            merged += self._values(f"value_{place}", self.storage.moving_values(place))
+            moving = [u for u in stage if not u.fixed]
+            for held, before in ((self.held, self._before), (self._other, self._before_in_other)):
+                merged += self.assigned(f"rebase_{place}", [Step(u.name, held(u.name), u.rebase) for u in moving], before, "seen")
+            merged += [line for update in stage for line in self._summed(update)]
+        return [*buffers, *first, f"seen = n_{axis} // parts", *self._pivots(self.held), "for part in range(1, parts):", *indented([*other, *merged])]
+
+    def _pivots(self, held: Callable[[str], Variable]) -> list[str]:
+        """The moving values of a part as its components have them."""
+        return [line for place in range(len(self.program.stages)) for line in self.assigned(
+            f"value_{place}", [Step(v.name, held(v.name), v.value) for v in self.storage.moving_values(place)], held, "seen")]
+
+    def _other(self, name: str) -> Variable:
+        return _of_other(self.held(name))
+
+    def _before_in_other(self, name: str) -> Variable:
+        """The variable of a symbol in a rebase of the other part: primed it is that of the merged one."""
+        return self._before(name) if name.endswith(PRIME) else _of_other(self._before(name))
+
+    def _summed(self, update: Update) -> list[str]:
+        """A component takes in that of the other part."""
+        held = self.held(update.name)
+        if not held.is_array:
+            return [f"{held.name} = {joined(update.monoid, held.name, f'o_{held.name}', held.type)}"]
+        loops = each(held, lambda at: f"{held.name}[{at}] = {joined(update.monoid, f'{held.name}[{at}]', f'o_{held.name}[{at}]', held.type)}")
+        return self.utility(f"join_{held.name}", [held.name, f"o_{held.name}"], [held.name, f"o_{held.name}"], loops)
+
+    def copies(self, name: str, pairs: list[tuple[Variable, str, str]]) -> list[str]:
+        """A call that copies arrays elementwise: (from where, the function's name for the target, the caller's code for it)."""
+        loops = [line for source, target, _ in pairs for line in each(source, lambda at, s=source, t=target: f"{t}[{at}] = {s.name}[{at}]")]
+        return self.utility(name, [v.name for v, _, _ in pairs] + [t for _, t, _ in pairs], [v.name for v, _, _ in pairs] + [c for _, _, c in pairs], loops)
+
+    def utility(self, name: str, arguments: list[str], given: list[str], lines: list[str]) -> list[str]:
+        """A call of a function with these lines; none if it has none."""
+        if not lines:
+            return []
+        text = "\n".join(['@njit(**PART)', f"def {name}({', '.join(arguments)}):", *indented(lines), ""])
+        if text not in self.functions:
+            self.functions.append(text)
+        return [f"{name}({', '.join(given)})"]
+
+
+def _of_other(variable: Variable) -> Variable:
+    return _Other(variable.name, variable.block, variable.columns, variable.type)
+
+
+def each(variable: Variable, statement: Callable[[str], str]) -> list[str]:
+    """Loops over all places of an array."""
+    places = [f"at{dim}" for dim in range(variable.block + len(variable.columns))]
+    lines = [statement(", ".join(places))]
+    for dim, place in reversed(list(enumerate(places))):
+        lines = [f"for {place} in range({variable.name}.shape[{dim}]):", *indented(lines)]
+    return lines
