@@ -77,9 +77,9 @@ class Calls:
             return None
         key = self._key(arrays, named)
         if key is not None and plan.rows < MOST_ROWS:
-            while len(self.known) >= MOST:
-                self.known.pop(next(iter(self.known), None), None)
             self.known[key] = _Known(plan, None if dtypes == plan.dtypes else dtypes)
+            for oldest in list(self.known)[:-MOST]:  # a copy: other threads may be here, too
+                self.known.pop(oldest, None)
         return result if out or dtypes is None else in_dtypes(self.operator, result, dtypes)
 
     def _key(self, arrays: tuple, named: Mapping[str, object]) -> tuple | None:
