@@ -219,13 +219,13 @@ class Fused:
         if target not in TARGETS:
             raise OperatorError(f"exporting {self.operator.name} with target={target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
+        kernel = made_cuda(self.operator, self.form, dtype) if target == "cuda" else None
         certificate = certificate or self.certificate
         if isinstance(certificate, Certificate) and not certificate.speaks_of(self.operator, self.form):
             raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",
                                 "give the certificate of this form, or none")
         digest = certificate if isinstance(certificate, str) else certificate.hash
-        text = (exported_cuda(made_cuda(self.operator, self.form, dtype), digest) if target == "cuda" else
-                exported_cpu(self.operator, self.form, digest, dtype, schedule))
+        text = exported_cuda(kernel, digest) if kernel else exported_cpu(self.operator, self.form, digest, dtype, schedule)
         return save_text(Path(path), text)
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, substitute, symbol
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.device_functions import DeviceFunction, RowFunctions, in_dialect, in_single, moved
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
@@ -62,7 +62,8 @@ class ColumnFunction(DeviceFunction):
         if term.op == "input" and (program.columns(program.inputs[term.name]) or term.name in self.printer.staged):
             return self._element(term)
         if term.op == "symbol" and term.name in self.printer.made:
-            return Code(self.cell_of(term.name), self.printer.storage.produced_type(term.name))
+            meant = tuple(axis for axis in term.axes if axis != self.axis and axis not in program.rows)
+            return Code(self.cell_of(term.name, meant), self.printer.storage.produced_type(term.name))
         leaf = self.leaf(term)
         if term.op != "symbol" or not leaf.axes:
             return super()._read(term)
@@ -71,9 +72,11 @@ class ColumnFunction(DeviceFunction):
         meant = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
         return Code(f"{self.argument(leaf.variable, leaf.given)}[{self.place(leaf.axes, meant)}]", leaf.type)
 
-    def cell_of(self, producer: str) -> str:
-        """Where a thread keeps what it made of the element."""
-        return f"{self.argument(f'cells_{producer}', '')}[{self.own(self.index(self.axis))}]"
+    def cell_of(self, producer: str, meant: tuple[str, ...]) -> str:
+        """Where a thread keeps what it made of the element, for each column."""
+        columns = self.printer.program.columns(self.printer.made[producer].axes)
+        own, cells = self.own(self.index(self.axis)), self.argument(f"cells_{producer}", "")
+        return f"{cells}[({self.place(columns, meant)}) * {self.slots()} * span + {own}]" if columns else f"{cells}[{own}]"
 
     def _element(self, term: Expr) -> Code:
         """A number of an input: of the tile in shared memory, or of what a row has once."""
@@ -99,15 +102,9 @@ class ColumnFunctions(RowFunctions):
         super().__init__(program, replace(signature, products=True))
         along = [name for name, axes in program.inputs.items() if program.axis in axes]
         self.staged = along if any(program.columns(program.inputs[name]) for name in along) else []
-        once = [p for p in program.producers if p.axes == tuple(a for a in p.axes if a in (*program.rows, program.axis))]
-        self.made = {producer.name: producer for producer in once}
-        self.inner = {symbol(p.name, p.value.axes): p.value for p in program.producers if p.name not in self.made}
+        self.made = {producer.name: producer for producer in program.producers}
         read = [name for value in self.storage.old_values() for name in symbol_names(value.value)]
         self.kept = [v for name, v in self.components().items() if v.columns and (name in self.storage.old or name in read)]
-
-    def expanded(self, expr: Expr) -> Expr:
-        """With sums that have columns of their own in their places."""
-        return substitute(expr, self.inner)
 
     def components(self) -> dict[str, Variable]:
         """The variables of the state by the names of formulas; values are not among them."""
@@ -210,13 +207,15 @@ class ColumnFunctions(RowFunctions):
     # a tile
 
     def produce(self) -> None:
-        """What elements are made of, once for each: inner sums without columns of their own."""
+        """What elements are made of, once for each: inner sums."""
         for name, producer in self.made.items():
-            single = self.signature.real == "f4" and producer.contraction is not None
+            single, columns = self.signature.real == "f4" and producer.contraction is not None, self.program.columns(producer.axes)
             f = self.kind(f"make_{name}", self, self._current, "f4" if single else "f8")
-            f.open(self.program.axis)
-            f.line(f"{f.cell_of(name)} = {f.code(producer.value).to(self.storage.produced_type(name)).text}")
-            f.close()
+            for axis in (self.program.axis, *columns):
+                f.open(axis)
+            f.line(f"{f.cell_of(name, columns)} = {f.code(producer.value).to(self.storage.produced_type(name)).text}")
+            for _ in (self.program.axis, *columns):
+                f.close()
             self.define(f)
 
     def _before(self, f: DeviceFunction) -> None:
@@ -248,7 +247,7 @@ class ColumnFunctions(RowFunctions):
 
     def _fold_columns(self, f: DeviceFunction, product: bool, columns: tuple[str, ...], updates: list[Update]) -> None:
         axis, real = self.program.axis, self.signature.real
-        exprs = [self.expanded(e) for u in updates for e in (u.lift, u.mask) if e is not None]
+        exprs = [e for u in updates for e in (u.lift, u.mask) if e is not None]
         choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
         f.wide = "f4" if real == "f4" and (product or choosing or in_single(exprs, (axis, *columns))) else "f8"
         f.open(axis)
@@ -261,8 +260,8 @@ class ColumnFunctions(RowFunctions):
 
     def _accumulate_column(self, f: DeviceFunction, update: Update, columns: tuple[str, ...]) -> None:
         held, index, monoid = self.storage.held[update.name], f.index(self.program.axis), MONOIDS[update.monoid]
-        mask = "" if update.mask is None else f.code(self.expanded(update.mask)).to("b1").text
-        value = f.code(self.expanded(update.lift))
+        mask = "" if update.mask is None else f.code(update.mask).to("b1").text
+        value = f.code(update.lift)
         taken = f.taken(index) + (f" & {mask}" if mask else "")
         place = f.place(columns)
         if monoid.counted:
@@ -347,7 +346,7 @@ class ColumnFunctions(RowFunctions):
         if not self.writes(place):
             super().map(place, type_)
             return
-        output, axis = self.expanded(self.program.outputs[place]), self.program.axis
+        output, axis = self.program.outputs[place], self.program.axis
         columns = self.program.columns(self.program.output_axes[place])
         single = self.signature.real == "f4" and in_single([output], (axis, *columns))
         f = self.kind(f"map_{place}", self, self._current, "f4" if single else "f8")

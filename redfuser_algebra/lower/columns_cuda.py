@@ -12,7 +12,7 @@ from redfuser_algebra.lower.rows_cuda import SECTOR, RowPrinter
 from redfuser_algebra.lower.stages_cpu import indented
 from redfuser_algebra.lower.tile import TileProgram
 
-ROOM, WORDS, LISTED = 44 * 1024, 200, 32
+ROOM, WORDS, LISTED = 44 * 1024, 160, 32
 """Bytes of shared memory that a block may take, words of 4 bytes that a thread's state may take, and the most of a top k."""
 
 _WIDTHS = {"f4": 4, "f8": 8, "i8": 8, "b1": 1}
@@ -63,7 +63,7 @@ class ColumnPrinter(RowPrinter):
         if not self.staged:
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
         sums = [f"{self._bytes(name)} * {product(self.program.columns(self.program.inputs[name])) or '1'}" for name in self.staged]
-        element = " + ".join([*sums, *(str(_WIDTHS[self.functions.storage.produced_type(name)]) for name in self.functions.made)])
+        element = " + ".join([*sums, *(f"{_WIDTHS[self.functions.storage.produced_type(name)]} * {product(self.program.columns(p.axes)) or '1'}" for name, p in self.functions.made.items())])
         lines += [f"element = {element}", "shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]",
                   f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
                   f"if not fits:\n        raise ValueError(f\"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time\")",
@@ -92,7 +92,7 @@ class ColumnPrinter(RowPrinter):
             lines += [f"words_{name} = {self._width(name)}", f"shift_{name}, mask_{name} = turns_of(words_{name}, {128 // max(self._bytes(name), 4)})",
                       f"steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {edge}) // span)",
                       f"room_{name} = max(steps_{name} * span, 1)"]
-        lines += [f"room_{name} = slots * span" for name in self.functions.made]
+        lines += [f"room_{name} = slots * span * {self.functions.words(self.program.columns(p.axes))}" for name, p in self.functions.made.items()]
         return lines + [f"words_{name} = {self._width(name)}" for name in self.once]
 
     # the kernel

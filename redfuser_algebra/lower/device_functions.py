@@ -146,10 +146,6 @@ class RowFunctions:
     def _type(self, name: str) -> str:
         return self.storage.held[name.removesuffix(PRIME)].type
 
-    def expanded(self, expr: Expr) -> Expr:
-        """A formula over elements as it is computed for each."""
-        return expr
-
     def _current(self, name: str) -> str:
         held = self.storage.held[name.removesuffix(PRIME)].name
         return f"{held}_new" if name.endswith(PRIME) else held
@@ -225,7 +221,7 @@ class RowFunctions:
         axis = self.program.axis
         stage = list(stage)
         folded = [u for u in stage if not u.counts]
-        exprs = [self.expanded(e) for u in folded for e in (u.lift, u.mask) if e is not None]
+        exprs = [e for u in folded for e in (u.lift, u.mask) if e is not None]
         choosing = not [u for u in folded if u.monoid in ("sum", "prod")]
         f.wide = "f4" if self.signature.real == "f4" and (choosing or in_single(exprs, (axis,))) else "f8"
         joins = []
@@ -257,8 +253,8 @@ class RowFunctions:
 
     def _accumulate(self, f: DeviceFunction, update: Update) -> None:
         held, index = self.storage.held[update.name], f.index(self.program.axis)
-        mask = "" if update.mask is None else f.code(self.expanded(update.mask)).to("b1").text
-        value = f.code(self.expanded(update.lift))
+        mask = "" if update.mask is None else f.code(update.mask).to("b1").text
+        value = f.code(update.lift)
         taken = f.taken(index) + (f" & {mask}" if mask else "")
         if MONOIDS[update.monoid].indexed:
             sign = "" if update.monoid == "argmax" else "-"
@@ -370,7 +366,7 @@ class RowFunctions:
 
     def map(self, place: int, type_: str) -> None:
         """An output that keeps the reduced axis, for the elements of a tile."""
-        output, axis = self.expanded(self.program.outputs[place]), self.program.axis
+        output, axis = self.program.outputs[place], self.program.axis
         wide = "f4" if self.signature.real == "f4" and in_single([output], (axis,)) else "f8"
         f = self.kind(f"map_{place}", self, self._current, wide)
         target = f.argument(f"y_{place}", f"y_{place}")

@@ -32,7 +32,7 @@ class RowPrinter:
         self.program, self.signature, self.dtype = program, signature, dtype
         self.functions = self.functions_of(program, signature)
         self.names = self.functions.storage.names
-        kinds = [self.functions.storage.kind(self.functions.expanded(output)) for output in program.outputs]
+        kinds = [self.functions.storage.kind(output) for output in program.outputs]
         self.outputs = tuple({"i": "i8", "b": "b1"}.get(kind, signature.real) for kind in kinds)
         axis = program.axis
         own = {name: axes for name, axes in program.inputs.items() if axis in axes and not program.columns(axes)}

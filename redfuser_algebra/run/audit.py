@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LENGTHS = (1, 3, 31, 255, 1000, 8191, 8192)
 ARCHITECTURES = ("sm_80", "sm_90a")
 CARD = "H100"
-BATCH, ROWS, COLUMNS = 2, 3, 5
+BATCH, ROWS, COLUMNS = 2, 3, 3
 """Lengths of the batch, of axes of rows, and of the other axes in executed cases."""
 
 BLOCK, WIDE = 33, 64
