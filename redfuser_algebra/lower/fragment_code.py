@@ -240,7 +240,7 @@ class Folding:
                 self._add(f, update)
             for each in weighted:
                 value = f.code(each.weights).to("f4").text
-                f.line(f"{f.argument(weights_of(each), '')}[r, {f.index(axis)}] = sel({self._taken(f, each.update)}, {value}, f4(0))")
+                f.line(f"{f.argument(weights_of(each), '')}[r, {f.index(axis)}] = sel({self._taken(f, each.update.mask)}, {value}, f4(0))")
             f.close()
         for line in joins:
             f.line(line)
@@ -290,19 +290,22 @@ class Folding:
         f.close()
         return f
 
-    def _taken(self, f: FragmentCode, update: Update) -> str:
+    def _taken(self, f: FragmentCode, mask: Expr | None) -> str:
         """Whether an element takes part: it is inside, and the mask holds."""
-        if update.mask not in f.taken:
+        if mask not in f.taken:
             inside = f"({f.position(self.program.axis).text} < {f.argument(f'n_{self.program.axis}', '')})"
-            mask = "" if update.mask is None else f" & {f.code(update.mask).to('b1').text}"
-            f.taken[update.mask] = name = f"ok{len(f.taken) or ''}"
-            f.line(f"{name} = whole | {inside}{mask}")
-        return f.taken[update.mask]
+            holds = "" if mask is None else f" & {f.code(mask).to('b1').text}"
+            f.taken[mask] = name = f"ok{len(f.taken) or ''}"
+            f.line(f"{name} = whole | {inside}{holds}")
+        return f.taken[mask]
 
     def _add(self, f: FragmentCode, update: Update) -> None:
         type_, name = f.type_of(update.name), f"{self.held(update.name)}_it"
+        if update.monoid == "any" and update.mask is None and update.lift in {each.mask for each in self.program.updates}:
+            f.line(f"{name} = {name} | {self._taken(f, update.lift)}")
+            return
         value, nothing = f.code(update.lift).to(type_).text, Accumulator("", update.monoid, type_).identity()
-        f.line(f"{name} = {joined(update.monoid, name, f'sel({self._taken(f, update)}, {value}, {nothing})', type_)}")
+        f.line(f"{name} = {joined(update.monoid, name, f'sel({self._taken(f, update.mask)}, {value}, {nothing})', type_)}")
 
     def _move_columns(self, f: FragmentCode) -> None:
         """Sums with columns go to the new pivots: factors once per row, then each number; all rules read old ones."""
