@@ -82,7 +82,7 @@ def steepest(rows: Iterable[Length]) -> float:
 
 _FIRST_CALL = """
 import json, sys, time
-import numba, numpy as np, scipy
+import numba, numpy as np
 import redfuser_algebra as ra
 name = sys.argv[1]
 operator, rng = ra.operators[name], np.random.default_rng(0)

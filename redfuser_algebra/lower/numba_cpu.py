@@ -64,8 +64,8 @@ class _Printer(JoinPrinter):
         stored += self.copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state.values() if v.is_array])
         fold = self._loops("fold", ["items", "part", "begin", "end", *given, *(f"held_{v.name}" for v in state.values())], [], "items", tile, stored)
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
-                  *indented(["for part in prange(threads):",
-                        f"    sweep(part * items // threads, (part + 1) * items // threads, {', '.join(arguments)})"])]
+                  *indented(["pieces = items if items < 8 * threads else 8 * threads", "for part in prange(threads):", "    for piece in range(part, pieces, threads):",
+                        f"        sweep(piece * items // pieces, (piece + 1) * items // pieces, {', '.join(arguments)})"])]
         joins = self.joins(state.values())
         join = self._over_items("join", ["parts", "items", *given, *(f"held_{v.name}" for v in state.values()), *arguments[len(given):]], [], "items",
                                 [*self.join(list(state.values()), self._snapshots()), *end]) if state and joins else []

@@ -44,7 +44,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The module that runs, as text: it needs NumPy, Numba and, for matrix products, SciPy."""
+        """The module that runs, as text: it needs NumPy and Numba."""
         return self.compiled.source.text
 
     @property
