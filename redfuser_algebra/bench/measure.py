@@ -27,6 +27,10 @@ BUDGET = 1.5
 REST = 0.02
 """Seconds before each turn: threads of OpenMP go on spinning for up to 8 ms after their work, on a core that the next needs."""
 
+SETTLE = 0.05
+"""Seconds between turns: threads of OpenBLAS and OpenMP spin for up to so long after their work (OpenBLAS: 2²⁶ cycles), on
+cores that the next contestant needs."""
+
 FLOORS = ("row_sum", "torch_row_sum", "copy", "torch_copy", "gemm")
 """Keys of peers that do less than the workload: there is nothing to compare."""
 
@@ -137,6 +141,7 @@ def _take_turns(calls: dict[str, Call], contestants: dict[str, Timed], runs: int
             if spent[name] > BUDGET and turn >= 3:
                 continue
             time.sleep(REST)
+            time.sleep(SETTLE)
             start = clock()
             result = calls[name]()
             elapsed = clock() - start
