@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 _SEQUENTIAL = "a form that runs in order but does not merge"
-_ALIGNED = "a recurrence over an axis of states"
 _WITNESS = "a witness against a scan"
 _SORT = "a rank, quantile or sort along an axis"
 _PAIRS = "pairs of elements of one input"
@@ -13,7 +12,6 @@ AWAITED: dict[str, str] = {
     for lacks, names in {
         _SEQUENTIAL: """lindley_total_wait gru_final_state sgd_logistic page_hinkley running_zscore_outliers
             boyer_moore_majority""",
-        _ALIGNED: "ctc_forward",
         _WITNESS: "spectral_rolloff lis_length",
         "top-k over two axes at once": "moe_group_limited",
         _SORT: """median median_abs_deviation iqr trim_mean_proportion gini spearman expectile sparsemax entmax15

@@ -206,6 +206,36 @@ def hmm_forward(E: "l s", A: "s t", pi: "s"):
     return ra.log(a + b + c)
 
 
+def _aligned(lp, y):
+    labels = [0, int(y[0]), 0, int(y[1]), 0]
+    moves = np.eye(5) + np.eye(5, k=1)
+    moves[1, 3] = labels[1] != labels[3]
+    start = np.array([1.0, 1, 0, 0, 0])
+    for at, row in enumerate(np.exp(lp)[:, labels]):
+        start = (start @ moves if at else start) * row
+    return -np.log(start[3] + start[4])
+
+
+def _log_probabilities(rng, length):
+    scores = rng.standard_normal((length, 3))
+    return {"lp": scores - plain.logsumexp(scores)[:, None], "y": np.array([1.0, 2.0])}
+
+
+@entry(source="torch.nn.functional.ctc_loss; Graves et al. 2006", reason="scan", words=19, shortest=2, inputs=_log_probabilities,
+       reference=_aligned)
+def ctc_forward(lp: "l c", y: "u"):
+    """−log of the probability of two labels: α_l over blank, y_1, blank, y_2, blank, each stayed at, entered or skipped to."""
+    first, skips = ra.index("l") == 0, ra.take(y, 0, "u") != ra.take(y, 1, "u")
+    blank, one, two = (ra.exp(ra.take(lp, label, "c")) for label in (0, ra.take(y, 0, "u"), ra.take(y, 1, "u")))
+
+    def step(a, b, c, d, e):
+        entered = (ra.where(first, 1, a), ra.where(first, 1, a + b), b + c, c + d + ra.where(skips, b, 0), d + e)
+        return tuple(chance * state for chance, state in zip((blank, one, blank, two, blank), entered, strict=True))
+
+    _, _, _, label, last = scan(step, "l")
+    return -ra.log(label + last)
+
+
 def _kalman(y, drift=0.2, noise=0.5):
     mean, precision = 0.0, 1.0
     for seen in y:

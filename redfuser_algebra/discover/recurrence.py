@@ -28,9 +28,9 @@ class Recurrence:
         return all(self.steps.get(state) is step and self.starts[state] is other.starts[state] for state, step in other.steps.items())
 
 
-def is_ordered(term: Expr) -> bool:
-    """Whether a value depends on the order of elements: there is a scan in it."""
-    return any(part.op == "scan" for part in subterms(term))
+def is_ordered(term: Expr, axis: str) -> bool:
+    """Whether a value depends on the order of elements along an axis: there is a scan along it."""
+    return any(part.op == "scan" and part.axis == axis for part in subterms(term))
 
 
 def recurrence(reduction: Reduction, axis: str, moves: Callable[[Expr], bool]) -> Recurrence | None:

@@ -103,7 +103,7 @@ class Search:
                     reduction, monoid=draft.monoid, body=draft.lift, mask=draft.mask)
 
     def _solved(self, reduction: Reduction) -> Expr:
-        if is_ordered(reduction.body) or reduction.mask is not None and is_ordered(reduction.mask):
+        if any(is_ordered(part, self.axis) for part in (reduction.body, reduction.mask) if part is not None):
             return self._ordered(reduction)
         return self._of(reduction, opened(reduction.body, self.choices))
 

@@ -44,7 +44,7 @@ def _check_words(form: FusedForm) -> None:
     formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask) if e is not None]
     monoids = [c.monoid for c in form.state] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
-    foreign += [t.op for t in subterms(*formulas) if t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
+    foreign += [t.op for t in subterms(*formulas) if t.op == "scan" or t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
     if form.prefixes or any(component.joined is not None for component in form.state):
         raise LoweringError("a tile program", "its loops take the parts of a row in any order, and this state keeps theirs",
                             'run the operator with NumPy: backend="numpy"')

@@ -35,7 +35,7 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
     `params` are the operator's parameters with their defaults.  Never a witness for a cascade with a scan, for a body that is certainly of
     finite rank, nor where positions are compared with constants (a window).
     """
-    if any(map(is_ordered, _formulas(cascade))):
+    if any(is_ordered(formula, cascade.axis) for formula in _formulas(cascade)):
         return None
     if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
         return None
