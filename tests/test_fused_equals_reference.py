@@ -27,10 +27,9 @@ DISTRIBUTES = frozenset((
     "ce_label_smoothing", "focal_soft_gamma2", "poly1_ce_soft", "layernorm_gemm", "layernorm_gemv",
     "minmax_normalised_sum", "xnor_binary_gemv", "dipole_quadrupole", "center_of_mass_inertia",
     "trend_slope",
-    # products of a recurrence's matrices, and sums of its stretches, are taken from the middle
-    "abs_change_trapz", "attn_forgetting", "attn_gated_linear", "autocorr_lag1", "bracket_balance", "cum_scans", "dfa_transition",
-    "ewma_ewvar", "hmm_forward", "iir_biquad", "kpss_statistic", "lindley_wait", "max_drawdown", "max_subarray", "runs_and_streaks",
-    "rwkv_wkv", "turning_points"))
+    # a recurrence's matrices are multiplied from the middle, and the sums of its stretches are taken there
+    "abs_change_trapz", "attn_forgetting", "attn_gated_linear", "ctc_forward", "hmm_forward", "iir_biquad", "max_drawdown",
+    "max_subarray"))
 # An element that is inf − inf = NaN is the first of the largest to NumPy.  The form compares what it keeps of x itself,
 # which is not NaN there, and its dangers say so.
 COMPARES_RAW = frozenset(("farthest_index_1d",))

@@ -207,6 +207,16 @@ def _stepped(step):
     return stepped
 
 
+def test_a_pivot_that_elements_before_a_part_can_lower_does_not_only_grow():
+    @operator
+    def ties(x: "l"):
+        """How many are the largest of elements and running sums: elements before a part lower its running sums."""
+        largest = ra.max(ra.maximum(x, cumulative(ra.sum, x, "l")), "l")
+        return ra.sum(ra.where(x == largest, 1, 0), "l")
+
+    assert not decide(ties).fusable
+
+
 @pytest.mark.parametrize("wrong", [lambda joined, h: substitute(joined, _swapped(joined)), lambda joined, h: h],
                          ids=["the later part first", "only the earlier part"])
 def test_a_wrong_join_is_found_out(wrong):

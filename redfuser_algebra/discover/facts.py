@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.discover.recurrence import is_ordered
 from redfuser_algebra.discover.simplify import sorted_operands
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr
@@ -160,8 +161,9 @@ class Facts:
         return self._moving[term]
 
     def _moves_inside(self, result: Reduction) -> bool:
-        """Whether what a result reduces, or which elements take part in it, depends on other results."""
-        return self.moves(result.body) or (result.mask is not None and self.moves(result.mask))
+        """Whether what a result reduces, or which elements take part in it, depends on other results or on what came before."""
+        parts = [part for part in (result.body, result.mask) if part is not None]
+        return any(self.moves(part) or is_ordered(part, self.axis) for part in parts)
 
     def _bounds(self, a: Expr, p: Expr, monoid: str) -> bool:
         p = self.meaning(p)
