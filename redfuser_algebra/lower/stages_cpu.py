@@ -21,6 +21,9 @@ from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
 PIECE, LINE = 512, 64
 """Elements of a tile to fold between two looks ahead, and bytes that memory gives at a time."""
 
+SOUGHT = 256
+"""Elements of which the largest is found by vectors before one of them is looked for."""
+
 LANES = 64
 """Over so many lanes the elements of a tile are spread to find the k largest; the arithmetic knows this number, too."""
 
@@ -72,12 +75,14 @@ class StagePrinter(FormulaPrinter):
         left = {u.name: self._left(u, rows) for u in multiplied}
         scanned = [u for u in updates if self._is_scanned(u)]
         picked = [u for u in updates if self._picked(u)]
-        groups = self._groups([u for u in updates if u not in (*counts, *scanned, *picked)])
+        sought = [u for u in updates if u.monoid in ("argmax", "argmin") and not self._columns(u)]
+        groups = self._groups([u for u in updates if u not in (*counts, *scanned, *picked, *sought)])
         for number, ((columns, single), group) in enumerate(groups.items()):
             name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}{end}"
             fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
             lines += self._in_pieces(fold) if self.fetched and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
+        lines += [self._seek(f"best_{update.name}", update) for update in sought]
         lines += [line for update in picked for line in self._pick(f"pick_{update.name}", update)]
         lines = self.rows(lines) if rows else lines
         return lines + [self._multiply(u, *left[u.name], rows) for u in multiplied]
@@ -266,6 +271,29 @@ class StagePrinter(FormulaPrinter):
                                        f"    insert({best}, {at}, value, {position})"]),
                             f"rank = highest({keys}, rank)"])]
         function.nest[-1].lines += lines
+        return self.printed(function)
+
+    def _seek(self, name: str, update: Update) -> str:
+        """The position of the largest or smallest: a few elements at a time are looked at one by one only if their best wins."""
+        axis, most = self.program.axis, update.monoid == "argmax"
+        function = self.function(name, self.held, [e for e in (update.lift, update.mask) if e is not None], (axis,), choosing=True)
+        held, won = self.held(update.name), self.held(update.name + WON)
+        for variable in (held, won):
+            function.results[function.argument(variable.name, variable.at_row())] = variable.at_row()
+        index = function.index(axis)
+        function.places[axis] = f"np.uint64({index})"
+        function.open(axis)
+        mask = None if update.mask is None else function.code(update.mask).to("b1").text
+        lift, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
+        each, type_, n = [f"{index} = i0 + i", *function.nest.pop().lines], "f4" if lift.type == "f4" else "f8", function.argument("n", "n")
+        none, sign = constant(-math.inf if most else math.inf, type_).text, "" if most else "-"
+        value = lift.to(type_).text if mask is None else f"({lift.to(type_).text} if {mask} else {none})"
+        looked = [*each, *Accumulator(held.name, update.monoid, held.type).then(lift, mask, position, won.name)]
+        function.nest[-1].lines += [
+            f"for i0 in range(0, {n}, {SOUGHT}):", *indented([
+                f"nb = {SOUGHT} if i0 + {SOUGHT} < {n} else {n} - i0", f"r0 = {none}",
+                "for i in range(nb):", *indented([*each, f"r0 = {'larger' if most else 'smaller'}(r0, {value})"]),
+                f"if comes_first({sign}f8(r0), {sign}{won.name}, {held.name}):", "    for i in range(nb):", *indented(indented(looked))])]
         return self.printed(function)
 
     def _per_lane(self, function: Function, name: str, type_: str) -> str:
