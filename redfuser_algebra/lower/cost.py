@@ -20,7 +20,7 @@ OPERATION, CURVE = 0.06e-9, 0.4e-9
 """Seconds of an operation on an element in float32 (twice that in float64), and of an exponential or its like."""
 SELECT = 150e-9
 """Seconds that the k largest of a tile take besides their operation on each element."""
-STEP, WAKE, MERGE = 12e-9, 60e-6, 500e-6
+STEP, WAKE, MERGE = 12e-9, 60e-6, 20e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
