@@ -24,8 +24,8 @@ TOLERANCE = 1e-3
 BUDGET = 1.5
 """Seconds after which a slow contestant leaves the rounds, once it has had three turns."""
 
-REST = 0.02
-"""Seconds before each turn: threads of OpenMP go on spinning for up to 8 ms after their work, on a core that the next needs."""
+REST = 0.01
+"""Seconds before each turn: threads of OpenMP go on spinning for 4 to 9 ms after their work, on a core that the next needs."""
 
 SETTLE = 0.05
 """Seconds between turns: threads of OpenBLAS and OpenMP spin for up to so long after their work (OpenBLAS: 2²⁶ cycles), on
