@@ -121,6 +121,9 @@ class FragmentCode(Function):
         place, i = f"at_{loop.axis}", self.index(loop.axis)
         if loop.axis == self.program.block:
             head, step = "for r in range(2):", "8 * r"
+        elif loop.axis not in (self.program.axis, *self.parts.columns):
+            self.nest[-1].lines += [f"for {place} in range({self._given(f'n_{loop.axis}')}):", *(f"    {line}" for line in loop.lines)]
+            return
         else:
             many = "COLUMNS" if loop.axis == self.program.axis else f"SPAN_{loop.axis} // 4"
             head, step = f"for {i} in range({many}):", f"{i} // 2 * 8 + {i} % 2"

@@ -206,6 +206,9 @@ class _Reading:
                 yield f"its output {place} has the axes {', '.join(axes)}"
         if [t for t in subterms(*program.outputs, *(v.value for v in program.values)) if t.op == "reduce"]:
             yield "its outputs sum over columns"
+        elements = [e for u in found.numbers for e in (u.lift, u.mask) if e is not None] + [w.weights for w in found.weighted]
+        if [t for t in subterms(*elements) if t.op == "reduce" and t.axis in (*found.columns, *program.rows)]:
+            yield "its elements are made of sums over columns"
         if [t for o in (*found.lefts, *found.streamed) for t in subterms(o.value) if t.op in ("reduce", "symbol")]:
             yield "a matrix in it is made of sums"
         if [a for o in (*found.lefts, *found.streamed) for a in o.value.axes if a not in (*program.rows, o.rows, o.columns)]:
