@@ -1,0 +1,523 @@
+"""chebyshev_radius_2d: one pass over l, 3 words of state per row, commutative merge.
+
+r = max_l max_c |X_lc − mean_c|.
+
+The operator
+    chebyshev_radius_2d(X[l, plane]):
+        return max(max(abs(X - sum(X, l) / size(l)), plane), l)
+
+One more element (a prime marks the new value)
+    s'  = s + X[l,plane]
+    m1' = max(m1, X[l,plane])
+    n1' = min(n1, X[l,plane])
+
+Two states a and b
+    s'  = s_a + s_b
+    m1' = max(m1_a, m1_b)
+    n1' = min(n1_a, n1_b)
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, difference, sum_pulls_invariant,
+sum_of_invariant, abs_is_maximum, max_shifts, max_of_maximum, max_enters_largest
+Certificate: sha256 83c1168d220a2c10d21ef44b4ce109e7b04511da2244ffa83aa8ddb9954bff70
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python chebyshev_radius_2d_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+
+_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
+          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+
+
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
+    kinds = [_KINDS[letter] for letter in results]
+    given = [_KINDS[letter] for letter in operands]
+    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
+    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+
+    def emit(context, builder, signature, args):
+        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
+        function = ir.FunctionType(made, [kind for _, kind in given])
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
+        if not kinds:
+            return context.get_dummy_value()
+        if len(kinds) == 1:
+            return value
+        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+
+    signature = returns(*(kind for kind, _ in given))
+    names = "".join(f", a{n}" for n in range(len(given)))
+    scope = {"signature": signature, "emit": emit}
+    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
+    return intrinsic(scope["typed"])
+
+@intrinsic
+def address(context, array):
+    """Where an array begins."""
+    def emit(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
+    return types.int64(array), emit
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    def emit(context, builder, signature, args):
+        return builder.select(args[0], args[1], args[2])
+    return a(types.boolean, a, a), emit
+
+def _extreme(sign, name):
+    """NumPy's maximum or minimum of two floats: NaN wins."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            if kind == ir.FloatType():
+                function = ir.FunctionType(kind, [kind, kind])
+                return builder.call(ir.InlineAsm(function, name + ".NaN.f32 $0, $1, $2;", "=f,f,f"), args)
+            first = builder.or_(builder.fcmp_ordered(sign, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.select(first, *args)
+        return a(a, a), emit
+    return extreme
+
+
+larger = _extreme(">", "max")
+smaller = _extreme("<", "min")
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = element * width + column
+    return place ^ (place >> shift & mask)
+
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = step * span + thread
+        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
+
+
+load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
+SIZE, VECTOR, FLIGHT = 4, 4, 4
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+ROWS = 1
+
+
+@cuda.jit(device=True)
+def fold(seen_old, slots, first, span, thread, length, cells_X, n_plane, skew_X, shift_X, mask_X, s, m1, n1):
+    many = 0
+    for slot in range(slots):
+        many += sel((first + slot * span + thread < length), 1, 0)
+    if many == 0:
+        return seen_old
+    seen = seen_old + many
+    for i_l in range(slots):
+        for i_plane in range(n_plane):
+            s[i_plane] = s[i_plane] + sel((first + i_l * span + thread < length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
+            m1[i_plane] = larger(m1[i_plane], sel((first + i_l * span + thread < length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), (-inf)))
+            n1[i_plane] = smaller(n1[i_plane], sel((first + i_l * span + thread < length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), inf))
+    return seen
+
+
+@cuda.jit(device=True)
+def combine(seen_old, width, s, n_plane, m1, n1):
+    seen = seen_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane):
+                s[word] = s[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s[word], by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane):
+                m1[word] = larger(m1[word], cuda.shfl_xor_sync(0xFFFFFFFF, m1[word], by))
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane):
+                n1[word] = smaller(n1[word], cuda.shfl_xor_sync(0xFFFFFFFF, n1[word], by))
+    return seen
+
+
+@cuda.jit(device=True)
+def value_p1(into, n_l, s, n_plane):
+    t1 = 1.0 / f8(n_l)
+    for i_plane in range(n_plane):
+        t2 = s[i_plane] * t1
+        into[i_plane] = t2
+
+
+@cuda.jit(device=True)
+def value_m(m1, p1, n1, n_plane):
+    t1 = (-inf)
+    for i_plane in range(n_plane):
+        t2 = m1[i_plane] - p1[i_plane]
+        t3 = -n1[i_plane]
+        t4 = t3 + p1[i_plane]
+        t5 = larger(t2, t4)
+        t1 = larger(t1, t5)
+    return t1
+
+
+@cuda.jit(device=True)
+def output_0(m):
+    return f4(m)
+
+
+@cuda.jit(device=True)
+def finish(seen, p1, n_plane, s, m1, n1):
+    value_p1(p1, seen, s, n_plane)
+    m = value_m(m1, p1, n1, n_plane)
+    return output_0(m)
+
+
+def make(warps, stage, slots, n_plane):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_s = n_plane
+    words_m1 = n_plane
+    words_n1 = n_plane
+    words_p1 = n_plane
+    room_s = warps * (words_s | 1)
+    room_m1 = warps * (words_m1 | 1)
+    room_n1 = warps * (words_n1 | 1)
+    words_X = n_plane
+    shift_X, mask_X = turns_of(words_X, 32)
+    steps_X = 0 if joins else -(-(slots * span * words_X + 32 // SIZE) // span)
+    room_X = max(steps_X * span, 1)
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(vX, s_X, n_l, items, parts, piece, part_seen, part_s, part_m1, part_n1, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32 % warps
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + thread // 32, lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_X = rest * s_X
+        p_X = address(vX) + o_X * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_X = cuda.shared.array(room_X, f4)
+        s = cuda.local.array(words_s, f8)
+        m1 = cuda.local.array(words_m1, f8)
+        n1 = cuda.local.array(words_n1, f8)
+        p1 = cuda.local.array(words_p1, f8)
+        seen = i8(0)
+        for word in range(words_s):
+            s[word] = 0.0
+        for word in range(words_m1):
+            m1[word] = (-inf)
+        for word in range(words_n1):
+            n1[word] = inf
+        first = 0
+        more = not joins
+        while more:
+            cuda.syncthreads()
+            lead = p_X + (begin + first) * words_X * SIZE
+            skew_X = lead // SIZE % (32 // SIZE)
+            stage_real(cells_X, lead - skew_X * SIZE, skew_X, skew_X + min(slots * span, length - first) * words_X, steps_X, shift_X, mask_X, thread, span)
+            cuda.syncthreads()
+            seen = fold(seen, slots, first, span, thread, length, cells_X, n_plane, skew_X, shift_X, mask_X, s, m1, n1)
+            first += slots * span
+            more = first < length
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i8(0))
+            for word in range(words_s):
+                s[word] = sel(there, part_s[place * words_s + word], 0.0)
+            for word in range(words_m1):
+                m1[word] = sel(there, part_m1[place * words_m1 + word], (-inf))
+            for word in range(words_n1):
+                n1[word] = sel(there, part_n1[place * words_n1 + word], inf)
+        seen = combine(seen, 32, s, n_plane, m1, n1)
+        shared_seen = cuda.shared.array(32, i8)
+        shared_s = cuda.shared.array(room_s, f8)
+        shared_m1 = cuda.shared.array(room_m1, f8)
+        shared_n1 = cuda.shared.array(room_n1, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                for word in range(words_s):
+                    shared_s[warp * (words_s | 1) + word] = s[word]
+                for word in range(words_m1):
+                    shared_m1[warp * (words_m1 | 1) + word] = m1[word]
+                for word in range(words_n1):
+                    shared_n1[warp * (words_n1 | 1) + word] = n1[word]
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                for word in range(words_s):
+                    s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
+                for word in range(words_m1):
+                    m1[word] = sel(lane < warps, shared_m1[lane % warps * (words_m1 | 1) + word], (-inf))
+                for word in range(words_n1):
+                    n1[word] = sel(lane < warps, shared_n1[lane % warps * (words_n1 | 1) + word], inf)
+                seen = combine(seen, warps, s, n_plane, m1, n1)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                for word in range(words_s):
+                    part_s[(item * parts + part) * words_s + word] = s[word]
+                for word in range(words_m1):
+                    part_m1[(item * parts + part) * words_m1 + word] = m1[word]
+                for word in range(words_n1):
+                    part_n1[(item * parts + part) * words_n1 + word] = n1[word]
+        elif warp == 0 or alone:
+            result_0 = finish(seen, p1, n_plane, s, m1, n1)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+
+    return kernel
+
+
+AXES = {'vX': ('l', 'plane')}
+DTYPES = {'vX': np.float32}
+OUTPUTS = [((), np.float32)]
+HELD = [(np.int64, ()), (np.float64, ('plane',)), (np.float64, ('plane',)), (np.float64, ('plane',))]
+KERNELS = {}
+
+
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
+    return sizes, leading
+
+
+def plan(vX):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    sizes, leading = sizes_of({'vX': vX})
+    items, length = math.prod(leading), sizes['l']
+    state = 8 * sizes['plane'] + 8 * sizes['plane'] + 8 * sizes['plane']
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * sizes['plane']
+    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots, sizes['plane']), items * parts, 32 * warps), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
+    arguments = [
+        vX,
+        np.int64(1 * sizes['l'] * sizes['plane'] * (len(described(vX)[0]) > 2)),
+        np.int64(sizes['l']),
+        np.int64(items),
+        np.int64(parts),
+        np.int64(piece),
+    ]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(vX, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(vX)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+
+ALL_AXES = ('l', 'plane')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
+    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
+    kept = sorted(axes, key=ALL_AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X):
+    """chebyshev_radius_2d as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'l plane')
+    lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
+    return taken_out(reduced("max", reduced("max", np.abs(X - reduced("sum", X, "l") / lengths["l"]), "plane"), "l"), '', lengths)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(X):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(X)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return turned(outputs[0], (), ()),
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    kinds, scalars, cases = {'X': 'normal'}, {}, []
+    for length in (1, 31, 1000, 8191, 100000):
+        sizes, rng = {"plane": 4, "l": length}, np.random.default_rng(length)
+        axes, names = {'X': ('l', 'plane')}, {'X': 'vX'}
+        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
+        cases.append((f"chebyshev_radius_2d, l = {length}", arrays, scalars))
+    return 0 if passed_over(launched, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

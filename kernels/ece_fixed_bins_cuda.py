@@ -1,0 +1,671 @@
+"""ece_fixed_bins: one pass over l, 10 words of state per row, commutative merge.
+
+ECE = Σ_b |Σ_{l in b} c_l − Σ_{l in b} y_l|/N over five bins of equal width.
+
+The operator
+    ece_fixed_bins(c[l], y[l]):
+        t1 = minimum(floor(5.0 * c), 4)
+        t2 = t1 == 0
+        t3 = t1 == 1
+        t4 = t1 == 2
+        t5 = t1 == 3
+        t6 = t1 == 4
+        return (0 + abs(sum(c, l, where=t2) - sum(y, l, where=t2)) + abs(sum(c, l, where=t3) - sum(y, l, where=t3)) + abs(sum(c, l, where=t4) - sum(y, l, where=t4)) + abs(sum(c, l, where=t5) - sum(y, l, where=t5)) + abs(sum(c, l, where=t6) - sum(y, l, where=t6))) / size(l)
+
+One more element (a prime marks the new value)
+    x    = min(⌊5·c[l]⌋, 4)
+    s'   = s + c[l]   element where x = 0
+    s2'  = s2 + y[l]   element where x = 0
+    s3'  = s3 + c[l]   element where x = 1
+    s4'  = s4 + y[l]   element where x = 1
+    s5'  = s5 + c[l]   element where x = 2
+    s6'  = s6 + y[l]   element where x = 2
+    s7'  = s7 + c[l]   element where x = 3
+    s8'  = s8 + y[l]   element where x = 3
+    s9'  = s9 + c[l]   element where x = 4
+    s10' = s10 + y[l]   element where x = 4
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    s3'  = s3_a + s3_b
+    s4'  = s4_a + s4_b
+    s5'  = s5_a + s5_b
+    s6'  = s6_a + s6_b
+    s7'  = s7_a + s7_b
+    s8'  = s8_a + s8_b
+    s9'  = s9_a + s9_b
+    s10' = s10_a + s10_b
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
+Certificate: sha256 10267a264dbd96888b1c02fae522029c666fc9347dd0436f056ba19b632ef21c
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python ece_fixed_bins_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+
+_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
+          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+
+
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
+    kinds = [_KINDS[letter] for letter in results]
+    given = [_KINDS[letter] for letter in operands]
+    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
+    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+
+    def emit(context, builder, signature, args):
+        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
+        function = ir.FunctionType(made, [kind for _, kind in given])
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
+        if not kinds:
+            return context.get_dummy_value()
+        if len(kinds) == 1:
+            return value
+        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+
+    signature = returns(*(kind for kind, _ in given))
+    names = "".join(f", a{n}" for n in range(len(given)))
+    scope = {"signature": signature, "emit": emit}
+    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
+    return intrinsic(scope["typed"])
+
+@intrinsic
+def address(context, array):
+    """Where an array begins."""
+    def emit(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
+    return types.int64(array), emit
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    def emit(context, builder, signature, args):
+        return builder.select(args[0], args[1], args[2])
+    return a(types.boolean, a, a), emit
+
+def _extreme(sign, name):
+    """NumPy's maximum or minimum of two floats: NaN wins."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            if kind == ir.FloatType():
+                function = ir.FunctionType(kind, [kind, kind])
+                return builder.call(ir.InlineAsm(function, name + ".NaN.f32 $0, $1, $2;", "=f,f,f"), args)
+            first = builder.or_(builder.fcmp_ordered(sign, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.select(first, *args)
+        return a(a, a), emit
+    return extreme
+
+
+larger = _extreme(">", "max")
+smaller = _extreme("<", "min")
+
+def _to_whole(mode):
+    """A float rounded to a whole number, as a float."""
+    @intrinsic
+    def rounding(context, a):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            letter, bits = ("f", "f32") if kind == ir.FloatType() else ("d", "f64")
+            text = "cvt." + mode + "i." + bits + "." + bits + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(kind, [kind]), text, "=" + letter + "," + letter), args)
+        return a(a), emit
+    return rounding
+
+
+rint, floor, ceil = _to_whole("rn"), _to_whole("rm"), _to_whole("rp")
+
+
+load_vector = _instruction("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
+load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
+SIZE, VECTOR, FLIGHT = 4, 4, 2
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+ROWS = 8
+
+
+@cuda.jit(device=True)
+def fold(seen_old, any1_old, s_old, s2_old, any2_old, s3_old, s4_old, any3_old, s5_old, s6_old, any4_old, s7_old, s8_old, any5_old, s9_old, s10_old, ok, v_c, v_y):
+    many = 0
+    for slot in range(SLOTS):
+        many += sel(ok[slot], 1, 0)
+    if many == 0:
+        return seen_old, any1_old, s_old, s2_old, any2_old, s3_old, s4_old, any3_old, s5_old, s6_old, any4_old, s7_old, s8_old, any5_old, s9_old, s10_old
+    seen = seen_old + many
+    any1 = any1_old
+    any1_it = False
+    s = s_old
+    s_it = 0.0
+    s2 = s2_old
+    s2_it = 0.0
+    any2 = any2_old
+    any2_it = False
+    s3 = s3_old
+    s3_it = 0.0
+    s4 = s4_old
+    s4_it = 0.0
+    any3 = any3_old
+    any3_it = False
+    s5 = s5_old
+    s5_it = 0.0
+    s6 = s6_old
+    s6_it = 0.0
+    any4 = any4_old
+    any4_it = False
+    s7 = s7_old
+    s7_it = 0.0
+    s8 = s8_old
+    s8_it = 0.0
+    any5 = any5_old
+    any5_it = False
+    s9 = s9_old
+    s9_it = 0.0
+    s10 = s10_old
+    s10_it = 0.0
+    for i_l in range(SLOTS):
+        t1 = 5.0 * f8(v_c[i_l])
+        t2 = floor(t1)
+        t3 = smaller(t2, 4.0)
+        t4 = t3 == 0.0
+        any1_it = any1_it | sel(ok[i_l], t4, False)
+        s_it = s_it + sel(ok[i_l] & t4, f8(v_c[i_l]), 0.0)
+        s2_it = s2_it + sel(ok[i_l] & t4, f8(v_y[i_l]), 0.0)
+        t5 = t3 == 1.0
+        any2_it = any2_it | sel(ok[i_l], t5, False)
+        s3_it = s3_it + sel(ok[i_l] & t5, f8(v_c[i_l]), 0.0)
+        s4_it = s4_it + sel(ok[i_l] & t5, f8(v_y[i_l]), 0.0)
+        t6 = t3 == 2.0
+        any3_it = any3_it | sel(ok[i_l], t6, False)
+        s5_it = s5_it + sel(ok[i_l] & t6, f8(v_c[i_l]), 0.0)
+        s6_it = s6_it + sel(ok[i_l] & t6, f8(v_y[i_l]), 0.0)
+        t7 = t3 == 3.0
+        any4_it = any4_it | sel(ok[i_l], t7, False)
+        s7_it = s7_it + sel(ok[i_l] & t7, f8(v_c[i_l]), 0.0)
+        s8_it = s8_it + sel(ok[i_l] & t7, f8(v_y[i_l]), 0.0)
+        t8 = t3 == 4.0
+        any5_it = any5_it | sel(ok[i_l], t8, False)
+        s9_it = s9_it + sel(ok[i_l] & t8, f8(v_c[i_l]), 0.0)
+        s10_it = s10_it + sel(ok[i_l] & t8, f8(v_y[i_l]), 0.0)
+    any1 = any1 | any1_it
+    s = s + s_it
+    s2 = s2 + s2_it
+    any2 = any2 | any2_it
+    s3 = s3 + s3_it
+    s4 = s4 + s4_it
+    any3 = any3 | any3_it
+    s5 = s5 + s5_it
+    s6 = s6 + s6_it
+    any4 = any4 | any4_it
+    s7 = s7 + s7_it
+    s8 = s8 + s8_it
+    any5 = any5 | any5_it
+    s9 = s9 + s9_it
+    s10 = s10 + s10_it
+    return seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10
+
+
+@cuda.jit(device=True)
+def combine(seen_old, any1_old, s_old, s2_old, any2_old, s3_old, s4_old, any3_old, s5_old, s6_old, any4_old, s7_old, s8_old, any5_old, s9_old, s10_old, width):
+    seen = seen_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    any1 = any1_old
+    s = s_old
+    s2 = s2_old
+    any2 = any2_old
+    s3 = s3_old
+    s4 = s4_old
+    any3 = any3_old
+    s5 = s5_old
+    s6 = s6_old
+    any4 = any4_old
+    s7 = s7_old
+    s8 = s8_old
+    any5 = any5_old
+    s9 = s9_old
+    s10 = s10_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            any1 = any1 | (cuda.shfl_xor_sync(0xFFFFFFFF, sel(any1, i4(1), i4(0)), by) != 0)
+            s = s + cuda.shfl_xor_sync(0xFFFFFFFF, s, by)
+            s2 = s2 + cuda.shfl_xor_sync(0xFFFFFFFF, s2, by)
+            any2 = any2 | (cuda.shfl_xor_sync(0xFFFFFFFF, sel(any2, i4(1), i4(0)), by) != 0)
+            s3 = s3 + cuda.shfl_xor_sync(0xFFFFFFFF, s3, by)
+            s4 = s4 + cuda.shfl_xor_sync(0xFFFFFFFF, s4, by)
+            any3 = any3 | (cuda.shfl_xor_sync(0xFFFFFFFF, sel(any3, i4(1), i4(0)), by) != 0)
+            s5 = s5 + cuda.shfl_xor_sync(0xFFFFFFFF, s5, by)
+            s6 = s6 + cuda.shfl_xor_sync(0xFFFFFFFF, s6, by)
+            any4 = any4 | (cuda.shfl_xor_sync(0xFFFFFFFF, sel(any4, i4(1), i4(0)), by) != 0)
+            s7 = s7 + cuda.shfl_xor_sync(0xFFFFFFFF, s7, by)
+            s8 = s8 + cuda.shfl_xor_sync(0xFFFFFFFF, s8, by)
+            any5 = any5 | (cuda.shfl_xor_sync(0xFFFFFFFF, sel(any5, i4(1), i4(0)), by) != 0)
+            s9 = s9 + cuda.shfl_xor_sync(0xFFFFFFFF, s9, by)
+            s10 = s10 + cuda.shfl_xor_sync(0xFFFFFFFF, s10, by)
+    return seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10
+
+
+@cuda.jit(device=True)
+def output_0(s, s2, s3, s4, s5, s6, s7, s8, s9, s10, n_l):
+    t1 = s - s2
+    t2 = abs(t1)
+    t3 = 0.0 + t2
+    t4 = s3 - s4
+    t5 = abs(t4)
+    t6 = t3 + t5
+    t7 = s5 - s6
+    t8 = abs(t7)
+    t9 = t6 + t8
+    t10 = s7 - s8
+    t11 = abs(t10)
+    t12 = t9 + t11
+    t13 = s9 - s10
+    t14 = abs(t13)
+    t15 = t12 + t14
+    t16 = t15 / f8(n_l)
+    return f4(t16)
+
+
+@cuda.jit(device=True)
+def finish(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10):
+    return output_0(s, s2, s3, s4, s5, s6, s7, s8, s9, s10, seen)
+
+
+@cuda.jit(device=True)
+def load(first, thread, span, begin, head, vectors, edges, p_c, p_y, even_y, ok, at, v_c, v_y):
+    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
+    for flight in range(FLIGHT):
+        number = first + flight * span + thread
+        full = number < vectors
+        place = begin + head + number * VECTOR
+        for k in range(VECTOR):
+            ok[flight * VECTOR + k] = full
+            at[flight * VECTOR + k] = i4(place + k)
+        v_c[flight * VECTOR + 0], v_c[flight * VECTOR + 1], v_c[flight * VECTOR + 2], v_c[flight * VECTOR + 3] = load_vector(p_c + place * SIZE, sel(full, i4(1), i4(0)))
+        if even_y:
+            v_y[flight * VECTOR + 0], v_y[flight * VECTOR + 1], v_y[flight * VECTOR + 2], v_y[flight * VECTOR + 3] = load_vector(p_y + place * SIZE, sel(full, i4(1), i4(0)))
+        else:
+            for k in range(VECTOR):
+                v_y[flight * VECTOR + k] = load_one(p_y + (place + k) * SIZE, sel(full, i4(1), i4(0)))
+    edge = first == 0 and thread < edges
+    ok[TILE] = edge
+    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
+    v_c[TILE] = load_one(p_c + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
+    v_y[TILE] = load_one(p_y + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
+
+
+def make(warps, stage):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(c, s_c, y, s_y, n_l, items, parts, piece, part_seen, part_any1, part_s, part_s2, part_any2, part_s3, part_s4, part_any3, part_s5, part_s6, part_any4, part_s7, part_s8, part_any5, part_s9, part_s10, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32 % warps
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + thread // 32, lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_c = rest * s_c
+        p_c = address(c) + o_c * SIZE
+        o_y = rest * s_y
+        p_y = address(y) + o_y * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        head = min((-(p_c + begin * SIZE) // SIZE) % (32 // SIZE), length)
+        vectors = (length - head) // VECTOR
+        edges = length - vectors * VECTOR
+        even_y = (p_y + (begin + head) * SIZE) % 16 == 0
+        ok = cuda.local.array(SLOTS, b1)
+        at = cuda.local.array(SLOTS, i4)
+        v_c = cuda.local.array(SLOTS, f4)
+        v_y = cuda.local.array(SLOTS, f4)
+        seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = i8(0), False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0
+        first = 0
+        more = not joins
+        while more:
+            load(first, thread, span, begin, head, vectors, edges, p_c, p_y, even_y, ok, at, v_c, v_y)
+            seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = fold(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10, ok, v_c, v_y)
+            first += FLIGHT * span
+            more = first < vectors
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i8(0))
+            any1 = sel(there, part_any1[place], False)
+            s = sel(there, part_s[place], 0.0)
+            s2 = sel(there, part_s2[place], 0.0)
+            any2 = sel(there, part_any2[place], False)
+            s3 = sel(there, part_s3[place], 0.0)
+            s4 = sel(there, part_s4[place], 0.0)
+            any3 = sel(there, part_any3[place], False)
+            s5 = sel(there, part_s5[place], 0.0)
+            s6 = sel(there, part_s6[place], 0.0)
+            any4 = sel(there, part_any4[place], False)
+            s7 = sel(there, part_s7[place], 0.0)
+            s8 = sel(there, part_s8[place], 0.0)
+            any5 = sel(there, part_any5[place], False)
+            s9 = sel(there, part_s9[place], 0.0)
+            s10 = sel(there, part_s10[place], 0.0)
+        seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = combine(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10, 32)
+        shared_seen = cuda.shared.array(32, i8)
+        shared_any1 = cuda.shared.array(32, b1)
+        shared_s = cuda.shared.array(32, f8)
+        shared_s2 = cuda.shared.array(32, f8)
+        shared_any2 = cuda.shared.array(32, b1)
+        shared_s3 = cuda.shared.array(32, f8)
+        shared_s4 = cuda.shared.array(32, f8)
+        shared_any3 = cuda.shared.array(32, b1)
+        shared_s5 = cuda.shared.array(32, f8)
+        shared_s6 = cuda.shared.array(32, f8)
+        shared_any4 = cuda.shared.array(32, b1)
+        shared_s7 = cuda.shared.array(32, f8)
+        shared_s8 = cuda.shared.array(32, f8)
+        shared_any5 = cuda.shared.array(32, b1)
+        shared_s9 = cuda.shared.array(32, f8)
+        shared_s10 = cuda.shared.array(32, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                shared_any1[warp] = any1
+                shared_s[warp] = s
+                shared_s2[warp] = s2
+                shared_any2[warp] = any2
+                shared_s3[warp] = s3
+                shared_s4[warp] = s4
+                shared_any3[warp] = any3
+                shared_s5[warp] = s5
+                shared_s6[warp] = s6
+                shared_any4[warp] = any4
+                shared_s7[warp] = s7
+                shared_s8[warp] = s8
+                shared_any5[warp] = any5
+                shared_s9[warp] = s9
+                shared_s10[warp] = s10
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                any1 = sel(lane < warps, shared_any1[lane % warps], False)
+                s = sel(lane < warps, shared_s[lane % warps], 0.0)
+                s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                any2 = sel(lane < warps, shared_any2[lane % warps], False)
+                s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
+                s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
+                any3 = sel(lane < warps, shared_any3[lane % warps], False)
+                s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
+                s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
+                any4 = sel(lane < warps, shared_any4[lane % warps], False)
+                s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
+                s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
+                any5 = sel(lane < warps, shared_any5[lane % warps], False)
+                s9 = sel(lane < warps, shared_s9[lane % warps], 0.0)
+                s10 = sel(lane < warps, shared_s10[lane % warps], 0.0)
+                seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = combine(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10, warps)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_any1[item * parts + part] = any1
+                part_s[item * parts + part] = s
+                part_s2[item * parts + part] = s2
+                part_any2[item * parts + part] = any2
+                part_s3[item * parts + part] = s3
+                part_s4[item * parts + part] = s4
+                part_any3[item * parts + part] = any3
+                part_s5[item * parts + part] = s5
+                part_s6[item * parts + part] = s6
+                part_any4[item * parts + part] = any4
+                part_s7[item * parts + part] = s7
+                part_s8[item * parts + part] = s8
+                part_any5[item * parts + part] = any5
+                part_s9[item * parts + part] = s9
+                part_s10[item * parts + part] = s10
+        elif warp == 0 or alone:
+            result_0 = finish(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+
+    return kernel
+
+
+AXES = {'c': ('l',), 'y': ('l',)}
+DTYPES = {'c': np.float32, 'y': np.float32}
+OUTPUTS = [((), np.float32)]
+HELD = [(np.int64, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ())]
+KERNELS = {}
+
+
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
+    return sizes, leading
+
+
+def plan(c, y):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    sizes, leading = sizes_of({'c': c, 'y': y})
+    items, length = math.prod(leading), sizes['l']
+    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part'), items * parts, 32 * warps), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]
+    arguments = [
+        c,
+        np.int64(1 * sizes['l'] * (len(described(c)[0]) > 1)),
+        y,
+        np.int64(1 * sizes['l'] * (len(described(y)[0]) > 1)),
+        np.int64(sizes['l']),
+        np.int64(items),
+        np.int64(parts),
+        np.int64(piece),
+    ]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(c, y, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(c, y)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+
+ALL_AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
+    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
+    kept = sorted(axes, key=ALL_AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(c, y):
+    """ece_fixed_bins as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    c = spread(c, 'l')
+    y = spread(y, 'l')
+    lengths = {"l": c.shape[-1]}
+    t1 = np.minimum(np.floor(5.0 * c), 4)
+    t2 = t1 == 0
+    t3 = t1 == 1
+    t4 = t1 == 2
+    t5 = t1 == 3
+    t6 = t1 == 4
+    return taken_out((0 + np.abs(reduced("sum", c, "l", where=t2) - reduced("sum", y, "l", where=t2)) + np.abs(reduced("sum", c, "l", where=t3) - reduced("sum", y, "l", where=t3)) + np.abs(reduced("sum", c, "l", where=t4) - reduced("sum", y, "l", where=t4)) + np.abs(reduced("sum", c, "l", where=t5) - reduced("sum", y, "l", where=t5)) + np.abs(reduced("sum", c, "l", where=t6) - reduced("sum", y, "l", where=t6))) / lengths["l"], '', lengths)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(c, y):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(c, y)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return turned(outputs[0], (), ()),
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    kinds, scalars, cases = {'c': 'normal', 'y': 'normal'}, {}, []
+    for length in (1, 31, 1000, 8191, 100000):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        axes, names = {'c': ('l',), 'y': ('l',)}, {'c': 'c', 'y': 'y'}
+        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
+        cases.append((f"ece_fixed_bins, l = {length}", arrays, scalars))
+    return 0 if passed_over(launched, definition, cases, 0.02) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

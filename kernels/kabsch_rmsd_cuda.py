@@ -1,0 +1,1007 @@
+"""kabsch_rmsd: one pass over l, 6 words of state per row, commutative merge.
+
+RMSD of two centred point sets of the plane after the best rotation, whose angle is atan2(Σ x×y, Σ x·y).
+
+The operator
+    kabsch_rmsd(X[l, plane], Y[l, plane]):
+        t1 = index(plane) == 0
+        t2 = X - sum(X, l) / size(l)
+        d1 = sum(where(t1, t2, 0), plane)
+        t3 = index(plane) == 1
+        t4 = Y - sum(Y, l) / size(l)
+        d2 = sum(where(t3, t4, 0), plane)
+        d3 = sum(where(t3, t2, 0), plane)
+        d4 = sum(where(t1, t4, 0), plane)
+        t5 = arctan2(sum(d1 * d2 - d3 * d4, l), sum(d1 * d4 + d3 * d2, l))
+        t6 = cos(t5)
+        t7 = sin(t5)
+        return sqrt(sum((t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, l) / size(l))
+
+One more element (a prime marks the new value)
+    s'  = s + X[l,plane]
+    s2' = s2 + Y[l,plane]
+    N'  = N + 1
+    p1' = s'/N'
+    p2' = s2'/N'
+    s1' = s1 + N·(p1 − p1')·(p2 − p2') + (X[l,plane] − p1')·(Y[l,plane__1] − p2')
+    s6' = s6 + N·(p1 − p1')·(p1 − p1') + (X[l,plane] − p1')·(X[l,plane__1] − p1')
+    s7' = s7 + N·(p2 − p2')·(p2 − p2') + (Y[l,plane] − p2')·(Y[l,plane__1] − p2')
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p2_a = s2_a/N_a
+    p1_b = s_b/N_b
+    p2_b = s2_b/N_b
+    p1'  = s'/N'
+    p2'  = s2'/N'
+    s1'  = s1_a + N_a·(p1_a − p1')·(p2_a − p2') + s1_b + N_b·(p1_b − p1')·(p2_b − p2')
+    s6'  = s6_a + N_a·(p1_a − p1')·(p1_a − p1') + s6_b + N_b·(p1_b − p1')·(p1_b − p1')
+    s7'  = s7_a + N_a·(p2_a − p2')·(p2_a − p2') + s7_b + N_b·(p2_b − p2')·(p2_b − p2')
+
+Dangers
+    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 0 else 0) if plane__2 = 0 else 0)) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane 2·s1·((p4 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p4 if plane = 0 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 1 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
+Certificate: sha256 c1811972b28ca612007314fdd1d42b7ca0bd90f65cbd00b32541d62f793f2fcf
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python kabsch_rmsd_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+
+_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
+          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+
+
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
+    kinds = [_KINDS[letter] for letter in results]
+    given = [_KINDS[letter] for letter in operands]
+    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
+    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+
+    def emit(context, builder, signature, args):
+        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
+        function = ir.FunctionType(made, [kind for _, kind in given])
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
+        if not kinds:
+            return context.get_dummy_value()
+        if len(kinds) == 1:
+            return value
+        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+
+    signature = returns(*(kind for kind, _ in given))
+    names = "".join(f", a{n}" for n in range(len(given)))
+    scope = {"signature": signature, "emit": emit}
+    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
+    return intrinsic(scope["typed"])
+
+@intrinsic
+def address(context, array):
+    """Where an array begins."""
+    def emit(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
+    return types.int64(array), emit
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    def emit(context, builder, signature, args):
+        return builder.select(args[0], args[1], args[2])
+    return a(types.boolean, a, a), emit
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = element * width + column
+    return place ^ (place >> shift & mask)
+
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = step * span + thread
+        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
+
+
+load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
+SIZE, VECTOR, FLIGHT = 4, 4, 4
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+ROWS = 1
+
+
+@cuda.jit(device=True)
+def value_p1(into, vN, s, n_plane):
+    t1 = 1.0 / f8(vN)
+    for i_plane in range(n_plane):
+        t2 = s[i_plane] * t1
+        into[i_plane] = t2
+
+
+@cuda.jit(device=True)
+def value_p2(into, vN, s2, n_plane):
+    t1 = 1.0 / f8(vN)
+    for i_plane in range(n_plane):
+        t2 = s2[i_plane] * t1
+        into[i_plane] = t2
+
+
+@cuda.jit(device=True)
+def rebase_s1(into, n_plane, s1, p1, p1_new, p2, p2_new, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p1[i_plane] if math.isfinite(p1[i_plane]) else 0.0
+        t2 = p1_new[i_plane] if math.isfinite(p1_new[i_plane]) else 0.0
+        t3 = t1 - t2
+        for i_plane__1 in range(n_plane__1):
+            t4 = p2[i_plane__1] if math.isfinite(p2[i_plane__1]) else 0.0
+            t5 = p2_new[i_plane__1] if math.isfinite(p2_new[i_plane__1]) else 0.0
+            t6 = t4 - t5
+            t7 = t3 * t6
+            t8 = 0.0 if f8(vN) == 0.0 else t7 * f8(vN)
+            t9 = s1[(i_plane) * n_plane + i_plane__1] + t8
+            into[(i_plane) * n_plane + i_plane__1] = t9
+
+
+@cuda.jit(device=True)
+def rebase_s6(into, n_plane, s6, p1, p1_new, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p1[i_plane] if math.isfinite(p1[i_plane]) else 0.0
+        t2 = p1_new[i_plane] if math.isfinite(p1_new[i_plane]) else 0.0
+        t3 = t1 - t2
+        for i_plane__1 in range(n_plane__1):
+            t4 = p1[i_plane__1] if math.isfinite(p1[i_plane__1]) else 0.0
+            t5 = p1_new[i_plane__1] if math.isfinite(p1_new[i_plane__1]) else 0.0
+            t6 = t4 - t5
+            t7 = t3 * t6
+            t8 = 0.0 if f8(vN) == 0.0 else t7 * f8(vN)
+            t9 = s6[(i_plane) * n_plane + i_plane__1] + t8
+            into[(i_plane) * n_plane + i_plane__1] = t9
+
+
+@cuda.jit(device=True)
+def rebase_s7(into, n_plane, s7, p2, p2_new, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p2[i_plane] if math.isfinite(p2[i_plane]) else 0.0
+        t2 = p2_new[i_plane] if math.isfinite(p2_new[i_plane]) else 0.0
+        t3 = t1 - t2
+        for i_plane__1 in range(n_plane__1):
+            t4 = p2[i_plane__1] if math.isfinite(p2[i_plane__1]) else 0.0
+            t5 = p2_new[i_plane__1] if math.isfinite(p2_new[i_plane__1]) else 0.0
+            t6 = t4 - t5
+            t7 = t3 * t6
+            t8 = 0.0 if f8(vN) == 0.0 else t7 * f8(vN)
+            t9 = s7[(i_plane) * n_plane + i_plane__1] + t8
+            into[(i_plane) * n_plane + i_plane__1] = t9
+
+
+@cuda.jit(device=True)
+def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7):
+    many = 0
+    for slot in range(slots):
+        many += sel((first + slot * span + thread < length), 1, 0)
+    if many == 0:
+        return seen_old, vN_old
+    seen = seen_old + many
+    for word in range(n_plane):
+        s_old[word] = s[word]
+    for word in range(n_plane):
+        s2_old[word] = s2[word]
+    value_p1(p1_old, vN_old, s_old, n_plane)
+    value_p2(p2_old, vN_old, s2_old, n_plane)
+    vN = vN_old + 1 * many
+    for i_l in range(slots):
+        for i_plane in range(n_plane):
+            s[i_plane] = s[i_plane] + sel((first + i_l * span + thread < length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
+            s2[i_plane] = s2[i_plane] + sel((first + i_l * span + thread < length), f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane + skew_Y, shift_Y, mask_Y)]), 0.0)
+    value_p1(p1, vN, s, n_plane)
+    value_p2(p2, vN, s2, n_plane)
+    if seen_old > 0:
+        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, vN_old, n_plane__1)
+    if seen_old > 0:
+        rebase_s6(s6, n_plane, s6, p1_old, p1, vN_old, n_plane__1)
+    if seen_old > 0:
+        rebase_s7(s7, n_plane, s7, p2_old, p2, vN_old, n_plane__1)
+    for i_l in range(slots):
+        for i_plane in range(n_plane):
+            t1 = p1[i_plane] if math.isfinite(p1[i_plane]) else 0.0
+            t2 = f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]) - t1
+            t9 = p2[i_plane] if math.isfinite(p2[i_plane]) else 0.0
+            t10 = f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane + skew_Y, shift_Y, mask_Y)]) - t9
+            for i_plane__1 in range(n_plane__1):
+                t3 = p2[i_plane__1] if math.isfinite(p2[i_plane__1]) else 0.0
+                t4 = f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane__1 + skew_Y, shift_Y, mask_Y)]) - t3
+                t5 = t2 * t4
+                s1[(i_plane) * n_plane + i_plane__1] = s1[(i_plane) * n_plane + i_plane__1] + sel((first + i_l * span + thread < length), t5, 0.0)
+                t6 = p1[i_plane__1] if math.isfinite(p1[i_plane__1]) else 0.0
+                t7 = f8(cells_X[cell(i_l * span + thread, n_plane, i_plane__1 + skew_X, shift_X, mask_X)]) - t6
+                t8 = t2 * t7
+                s6[(i_plane) * n_plane + i_plane__1] = s6[(i_plane) * n_plane + i_plane__1] + sel((first + i_l * span + thread < length), t8, 0.0)
+                t11 = t10 * t4
+                s7[(i_plane) * n_plane + i_plane__1] = s7[(i_plane) * n_plane + i_plane__1] + sel((first + i_l * span + thread < length), t11, 0.0)
+    return seen, vN
+
+
+@cuda.jit(device=True)
+def combine(seen_old, vN_old, width, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7):
+    seen = seen_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    for word in range(n_plane):
+        s_old[word] = s[word]
+    for word in range(n_plane):
+        s2_old[word] = s2[word]
+    value_p1(p1_old, vN_old, s_old, n_plane)
+    value_p2(p2_old, vN_old, s2_old, n_plane)
+    vN = vN_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            vN = vN + cuda.shfl_xor_sync(0xFFFFFFFF, vN, by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane):
+                s[word] = s[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s[word], by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane):
+                s2[word] = s2[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s2[word], by)
+    value_p1(p1, vN, s, n_plane)
+    value_p2(p2, vN, s2, n_plane)
+    if seen_old > 0:
+        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, vN_old, n_plane__1)
+    if seen_old > 0:
+        rebase_s6(s6, n_plane, s6, p1_old, p1, vN_old, n_plane__1)
+    if seen_old > 0:
+        rebase_s7(s7, n_plane, s7, p2_old, p2, vN_old, n_plane__1)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane * n_plane):
+                s1[word] = s1[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s1[word], by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane * n_plane):
+                s6[word] = s6[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s6[word], by)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_plane * n_plane):
+                s7[word] = s7[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s7[word], by)
+    return seen, vN
+
+
+@cuda.jit(device=True)
+def settle_s1(into, n_plane, p1, p2, s1, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p1[i_plane]
+        t2 = t1 - t1
+        t11 = p1[i_plane] - p1[i_plane]
+        t12 = t11 == 0.0
+        t13 = p1[i_plane] if t12 else f8(0)
+        t14 = t13 - p1[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t3 = p2[i_plane__1]
+            t4 = t3 - t3
+            t5 = t2 * t4
+            t6 = t5 * 1.0
+            t7 = 1.0 + t6
+            t8 = t7 != t7
+            t9 = s1[(i_plane) * n_plane + i_plane__1] - s1[(i_plane) * n_plane + i_plane__1]
+            t10 = t9 == 0.0
+            t15 = p2[i_plane__1] - p2[i_plane__1]
+            t16 = t15 == 0.0
+            t17 = p2[i_plane__1] if t16 else f8(0)
+            t18 = t17 - p2[i_plane__1]
+            t19 = t14 * t18
+            t20 = t19 * f8(vN)
+            t21 = s1[(i_plane) * n_plane + i_plane__1] + t20
+            t22 = t21 if t10 else nan
+            t23 = t22 if t8 else s1[(i_plane) * n_plane + i_plane__1]
+            into[(i_plane) * n_plane + i_plane__1] = t23
+
+
+@cuda.jit(device=True)
+def settle_s6(into, n_plane, p1, s6, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p1[i_plane]
+        t2 = t1 - t1
+        t11 = p1[i_plane] - p1[i_plane]
+        t12 = t11 == 0.0
+        t13 = p1[i_plane] if t12 else f8(0)
+        t14 = t13 - p1[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t3 = p1[i_plane__1]
+            t4 = t3 - t3
+            t5 = t2 * t4
+            t6 = t5 * 1.0
+            t7 = 1.0 + t6
+            t8 = t7 != t7
+            t9 = s6[(i_plane) * n_plane + i_plane__1] - s6[(i_plane) * n_plane + i_plane__1]
+            t10 = t9 == 0.0
+            t15 = p1[i_plane__1] - p1[i_plane__1]
+            t16 = t15 == 0.0
+            t17 = p1[i_plane__1] if t16 else f8(0)
+            t18 = t17 - p1[i_plane__1]
+            t19 = t14 * t18
+            t20 = t19 * f8(vN)
+            t21 = s6[(i_plane) * n_plane + i_plane__1] + t20
+            t22 = t21 if t10 else nan
+            t23 = t22 if t8 else s6[(i_plane) * n_plane + i_plane__1]
+            into[(i_plane) * n_plane + i_plane__1] = t23
+
+
+@cuda.jit(device=True)
+def settle_s7(into, n_plane, p2, s7, vN, n_plane__1):
+    for i_plane in range(n_plane):
+        t1 = p2[i_plane]
+        t2 = t1 - t1
+        t11 = p2[i_plane] - p2[i_plane]
+        t12 = t11 == 0.0
+        t13 = p2[i_plane] if t12 else f8(0)
+        t14 = t13 - p2[i_plane]
+        for i_plane__1 in range(n_plane__1):
+            t3 = p2[i_plane__1]
+            t4 = t3 - t3
+            t5 = t2 * t4
+            t6 = t5 * 1.0
+            t7 = 1.0 + t6
+            t8 = t7 != t7
+            t9 = s7[(i_plane) * n_plane + i_plane__1] - s7[(i_plane) * n_plane + i_plane__1]
+            t10 = t9 == 0.0
+            t15 = p2[i_plane__1] - p2[i_plane__1]
+            t16 = t15 == 0.0
+            t17 = p2[i_plane__1] if t16 else f8(0)
+            t18 = t17 - p2[i_plane__1]
+            t19 = t14 * t18
+            t20 = t19 * f8(vN)
+            t21 = s7[(i_plane) * n_plane + i_plane__1] + t20
+            t22 = t21 if t10 else nan
+            t23 = t22 if t8 else s7[(i_plane) * n_plane + i_plane__1]
+            into[(i_plane) * n_plane + i_plane__1] = t23
+
+
+@cuda.jit(device=True)
+def value_s3(s1, n_plane, n_plane__2):
+    t1 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t2 = 0.0
+        t3 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t4 = i_plane == 0
+            t5 = s1[(i_plane) * n_plane + i_plane__2] if t4 else f8(0)
+            t6 = t5 if t3 else f8(0)
+            t2 = t2 + t6
+        t1 = t1 + t2
+    t7 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t8 = 0.0
+        t9 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t10 = i_plane == 1
+            t11 = 1 if t10 else 0
+            t12 = t11 if t9 else 0
+            t13 = -t12
+            t14 = f8(t13) * s1[(i_plane) * n_plane + i_plane__2]
+            t8 = t8 + t14
+        t7 = t7 + t8
+    t15 = t1 + t7
+    return t15
+
+
+@cuda.jit(device=True)
+def value_s4(s1, n_plane, n_plane__2):
+    t1 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t2 = 0.0
+        t3 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t4 = i_plane == 0
+            t5 = s1[(i_plane) * n_plane + i_plane__2] if t4 else f8(0)
+            t6 = t5 if t3 else f8(0)
+            t2 = t2 + t6
+        t1 = t1 + t2
+    t7 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t8 = 0.0
+        t9 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t10 = i_plane == 1
+            t11 = s1[(i_plane) * n_plane + i_plane__2] if t10 else f8(0)
+            t12 = t11 if t9 else f8(0)
+            t8 = t8 + t12
+        t7 = t7 + t8
+    t13 = t1 + t7
+    return t13
+
+
+@cuda.jit(device=True)
+def value_p3(s3, s4):
+    t1 = math.atan2(s3, s4)
+    t2 = math.cos(t1)
+    return t2
+
+
+@cuda.jit(device=True)
+def value_p4(s3, s4):
+    t1 = math.atan2(s3, s4)
+    t2 = math.sin(t1)
+    return t2
+
+
+@cuda.jit(device=True)
+def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
+    t1 = 0.0
+    t5 = p3 * p3
+    for i_plane__2 in range(n_plane__2):
+        t2 = 0.0
+        t3 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t4 = i_plane == 0
+            t6 = t5 * s6[(i_plane) * n_plane + i_plane__2]
+            t7 = t6 if t4 else f8(0)
+            t8 = t7 if t3 else f8(0)
+            t2 = t2 + t8
+        t1 = t1 + t2
+    t9 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t10 = 0.0
+        t11 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t12 = i_plane == 0
+            t13 = p3 if t12 else f8(0)
+            t14 = t13 if t11 else f8(0)
+            t15 = (-2.0) * t14
+            t16 = t15 * s1[(i_plane) * n_plane + i_plane__2]
+            t10 = t10 + t16
+        t9 = t9 + t10
+    t17 = t1 + t9
+    t18 = 0.0
+    t22 = p4 * p4
+    for i_plane__2 in range(n_plane__2):
+        t19 = 0.0
+        t20 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t21 = i_plane == 1
+            t23 = t22 * s6[(i_plane) * n_plane + i_plane__2]
+            t24 = t23 if t21 else f8(0)
+            t25 = t24 if t20 else f8(0)
+            t19 = t19 + t25
+        t18 = t18 + t19
+    t26 = t17 + t18
+    t27 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t28 = 0.0
+        t29 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t30 = i_plane == 1
+            t31 = p4 if t30 else f8(0)
+            t32 = t31 if t29 else f8(0)
+            t33 = 2.0 * t32
+            t34 = t33 * s1[(i_plane) * n_plane + i_plane__2]
+            t28 = t28 + t34
+        t27 = t27 + t28
+    t35 = t26 + t27
+    t36 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t37 = 0.0
+        t38 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t39 = i_plane == 0
+            t40 = s7[(i_plane) * n_plane + i_plane__2] if t39 else f8(0)
+            t41 = t40 if t38 else f8(0)
+            t37 = t37 + t41
+        t36 = t36 + t37
+    t42 = t35 + t36
+    t43 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t44 = 0.0
+        t45 = i_plane__2 == 0
+        for i_plane in range(n_plane):
+            t46 = i_plane == 0
+            t47 = t22 * s6[(i_plane) * n_plane + i_plane__2]
+            t48 = t47 if t46 else f8(0)
+            t49 = t48 if t45 else f8(0)
+            t44 = t44 + t49
+        t43 = t43 + t44
+    t50 = t42 + t43
+    t51 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t52 = 0.0
+        t53 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t54 = i_plane == 0
+            t55 = p4 if t54 else f8(0)
+            t56 = t55 if t53 else f8(0)
+            t57 = (-2.0) * t56
+            t58 = t57 * s1[(i_plane) * n_plane + i_plane__2]
+            t52 = t52 + t58
+        t51 = t51 + t52
+    t59 = t50 + t51
+    t60 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t61 = 0.0
+        t62 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t63 = i_plane == 1
+            t64 = t5 * s6[(i_plane) * n_plane + i_plane__2]
+            t65 = t64 if t63 else f8(0)
+            t66 = t65 if t62 else f8(0)
+            t61 = t61 + t66
+        t60 = t60 + t61
+    t67 = t59 + t60
+    t68 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t69 = 0.0
+        t70 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t71 = i_plane == 1
+            t72 = p3 if t71 else f8(0)
+            t73 = t72 if t70 else f8(0)
+            t74 = (-2.0) * t73
+            t75 = t74 * s1[(i_plane) * n_plane + i_plane__2]
+            t69 = t69 + t75
+        t68 = t68 + t69
+    t76 = t67 + t68
+    t77 = 0.0
+    for i_plane__2 in range(n_plane__2):
+        t78 = 0.0
+        t79 = i_plane__2 == 1
+        for i_plane in range(n_plane):
+            t80 = i_plane == 1
+            t81 = s7[(i_plane) * n_plane + i_plane__2] if t80 else f8(0)
+            t82 = t81 if t79 else f8(0)
+            t78 = t78 + t82
+        t77 = t77 + t78
+    t83 = t76 + t77
+    return t83
+
+
+@cuda.jit(device=True)
+def output_0(s5, n_l):
+    t1 = s5 / f8(n_l)
+    t2 = math.sqrt(t1)
+    return f4(t2)
+
+
+@cuda.jit(device=True)
+def finish(seen, vN, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2):
+    value_p1(p1, vN, s, n_plane)
+    value_p2(p2, vN, s2, n_plane)
+    settle_s1(s1, n_plane, p1, p2, s1, vN, n_plane__1)
+    settle_s6(s6, n_plane, p1, s6, vN, n_plane__1)
+    settle_s7(s7, n_plane, p2, s7, vN, n_plane__1)
+    s3 = value_s3(s1, n_plane, n_plane__2)
+    s4 = value_s4(s1, n_plane, n_plane__2)
+    p3 = value_p3(s3, s4)
+    p4 = value_p4(s3, s4)
+    s5 = value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7)
+    return output_0(s5, seen)
+
+
+def make(warps, stage, slots, n_plane):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    n_plane__1 = n_plane
+    n_plane__2 = n_plane
+    words_s = n_plane
+    words_s2 = n_plane
+    words_s1 = n_plane * n_plane
+    words_s6 = n_plane * n_plane
+    words_s7 = n_plane * n_plane
+    words_p1 = n_plane
+    words_p2 = n_plane
+    words_s_old = n_plane
+    words_s2_old = n_plane
+    words_p1_old = n_plane
+    words_p2_old = n_plane
+    room_s = warps * (words_s | 1)
+    room_s2 = warps * (words_s2 | 1)
+    room_s1 = warps * (words_s1 | 1)
+    room_s6 = warps * (words_s6 | 1)
+    room_s7 = warps * (words_s7 | 1)
+    words_X = n_plane
+    shift_X, mask_X = turns_of(words_X, 32)
+    steps_X = 0 if joins else -(-(slots * span * words_X + 32 // SIZE) // span)
+    room_X = max(steps_X * span, 1)
+    words_Y = n_plane
+    shift_Y, mask_Y = turns_of(words_Y, 32)
+    steps_Y = 0 if joins else -(-(slots * span * words_Y + 32 // SIZE) // span)
+    room_Y = max(steps_Y * span, 1)
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(vX, s_X, vY, s_Y, n_l, items, parts, piece, part_seen, part_vN, part_s, part_s2, part_s1, part_s6, part_s7, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32 % warps
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + thread // 32, lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_X = rest * s_X
+        p_X = address(vX) + o_X * SIZE
+        o_Y = rest * s_Y
+        p_Y = address(vY) + o_Y * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_X = cuda.shared.array(room_X, f4)
+        cells_Y = cuda.shared.array(room_Y, f4)
+        s = cuda.local.array(words_s, f8)
+        s2 = cuda.local.array(words_s2, f8)
+        s1 = cuda.local.array(words_s1, f8)
+        s6 = cuda.local.array(words_s6, f8)
+        s7 = cuda.local.array(words_s7, f8)
+        p1 = cuda.local.array(words_p1, f8)
+        p2 = cuda.local.array(words_p2, f8)
+        s_old = cuda.local.array(words_s_old, f8)
+        s2_old = cuda.local.array(words_s2_old, f8)
+        p1_old = cuda.local.array(words_p1_old, f8)
+        p2_old = cuda.local.array(words_p2_old, f8)
+        seen, vN = i8(0), 0
+        for word in range(words_s):
+            s[word] = 0.0
+        for word in range(words_s2):
+            s2[word] = 0.0
+        for word in range(words_s1):
+            s1[word] = 0.0
+        for word in range(words_s6):
+            s6[word] = 0.0
+        for word in range(words_s7):
+            s7[word] = 0.0
+        first = 0
+        more = not joins
+        while more:
+            cuda.syncthreads()
+            lead = p_X + (begin + first) * words_X * SIZE
+            skew_X = lead // SIZE % (32 // SIZE)
+            stage_real(cells_X, lead - skew_X * SIZE, skew_X, skew_X + min(slots * span, length - first) * words_X, steps_X, shift_X, mask_X, thread, span)
+            lead = p_Y + (begin + first) * words_Y * SIZE
+            skew_Y = lead // SIZE % (32 // SIZE)
+            stage_real(cells_Y, lead - skew_Y * SIZE, skew_Y, skew_Y + min(slots * span, length - first) * words_Y, steps_Y, shift_Y, mask_Y, thread, span)
+            cuda.syncthreads()
+            seen, vN = fold(seen, vN, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7)
+            first += slots * span
+            more = first < length
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i8(0))
+            vN = sel(there, part_vN[place], 0)
+            for word in range(words_s):
+                s[word] = sel(there, part_s[place * words_s + word], 0.0)
+            for word in range(words_s2):
+                s2[word] = sel(there, part_s2[place * words_s2 + word], 0.0)
+            for word in range(words_s1):
+                s1[word] = sel(there, part_s1[place * words_s1 + word], 0.0)
+            for word in range(words_s6):
+                s6[word] = sel(there, part_s6[place * words_s6 + word], 0.0)
+            for word in range(words_s7):
+                s7[word] = sel(there, part_s7[place * words_s7 + word], 0.0)
+        seen, vN = combine(seen, vN, 32, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
+        shared_seen = cuda.shared.array(32, i8)
+        shared_vN = cuda.shared.array(32, i8)
+        shared_s = cuda.shared.array(room_s, f8)
+        shared_s2 = cuda.shared.array(room_s2, f8)
+        shared_s1 = cuda.shared.array(room_s1, f8)
+        shared_s6 = cuda.shared.array(room_s6, f8)
+        shared_s7 = cuda.shared.array(room_s7, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                shared_vN[warp] = vN
+                for word in range(words_s):
+                    shared_s[warp * (words_s | 1) + word] = s[word]
+                for word in range(words_s2):
+                    shared_s2[warp * (words_s2 | 1) + word] = s2[word]
+                for word in range(words_s1):
+                    shared_s1[warp * (words_s1 | 1) + word] = s1[word]
+                for word in range(words_s6):
+                    shared_s6[warp * (words_s6 | 1) + word] = s6[word]
+                for word in range(words_s7):
+                    shared_s7[warp * (words_s7 | 1) + word] = s7[word]
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                for word in range(words_s):
+                    s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
+                for word in range(words_s2):
+                    s2[word] = sel(lane < warps, shared_s2[lane % warps * (words_s2 | 1) + word], 0.0)
+                for word in range(words_s1):
+                    s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
+                for word in range(words_s6):
+                    s6[word] = sel(lane < warps, shared_s6[lane % warps * (words_s6 | 1) + word], 0.0)
+                for word in range(words_s7):
+                    s7[word] = sel(lane < warps, shared_s7[lane % warps * (words_s7 | 1) + word], 0.0)
+                seen, vN = combine(seen, vN, warps, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_vN[item * parts + part] = vN
+                for word in range(words_s):
+                    part_s[(item * parts + part) * words_s + word] = s[word]
+                for word in range(words_s2):
+                    part_s2[(item * parts + part) * words_s2 + word] = s2[word]
+                for word in range(words_s1):
+                    part_s1[(item * parts + part) * words_s1 + word] = s1[word]
+                for word in range(words_s6):
+                    part_s6[(item * parts + part) * words_s6 + word] = s6[word]
+                for word in range(words_s7):
+                    part_s7[(item * parts + part) * words_s7 + word] = s7[word]
+        elif warp == 0 or alone:
+            result_0 = finish(seen, vN, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+
+    return kernel
+
+
+AXES = {'vX': ('l', 'plane'), 'vY': ('l', 'plane')}
+DTYPES = {'vX': np.float32, 'vY': np.float32}
+OUTPUTS = [((), np.float32)]
+HELD = [(np.int64, ()), (np.int64, ()), (np.float64, ('plane',)), (np.float64, ('plane',)), (np.float64, ('plane', 'plane')), (np.float64, ('plane', 'plane')), (np.float64, ('plane', 'plane'))]
+KERNELS = {}
+
+
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
+    return sizes, leading
+
+
+def plan(vX, vY):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    sizes, leading = sizes_of({'vX': vX, 'vY': vY})
+    items, length = math.prod(leading), sizes['l']
+    state = 8 * sizes['plane'] + 8 * sizes['plane'] + 8 * sizes['plane'] * sizes['plane'] + 8 * sizes['plane'] * sizes['plane'] + 8 * sizes['plane'] * sizes['plane']
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * sizes['plane'] + 4 * sizes['plane']
+    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots, sizes['plane']), items * parts, 32 * warps), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
+    arguments = [
+        vX,
+        np.int64(1 * sizes['l'] * sizes['plane'] * (len(described(vX)[0]) > 2)),
+        vY,
+        np.int64(1 * sizes['l'] * sizes['plane'] * (len(described(vY)[0]) > 2)),
+        np.int64(sizes['l']),
+        np.int64(items),
+        np.int64(parts),
+        np.int64(piece),
+    ]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(vX, vY, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(vX, vY)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+
+ALL_AXES = ('l', 'plane')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in ALL_AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
+    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
+    kept = sorted(axes, key=ALL_AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X, Y):
+    """kabsch_rmsd as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'l plane')
+    Y = spread(Y, 'l plane')
+    lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
+    t1 = positions("plane", lengths["plane"]) == 0
+    t2 = X - reduced("sum", X, "l") / lengths["l"]
+    d1 = reduced("sum", np.where(t1, t2, 0), "plane")
+    t3 = positions("plane", lengths["plane"]) == 1
+    t4 = Y - reduced("sum", Y, "l") / lengths["l"]
+    d2 = reduced("sum", np.where(t3, t4, 0), "plane")
+    d3 = reduced("sum", np.where(t3, t2, 0), "plane")
+    d4 = reduced("sum", np.where(t1, t4, 0), "plane")
+    t5 = np.arctan2(reduced("sum", d1 * d2 - d3 * d4, "l"), reduced("sum", d1 * d4 + d3 * d2, "l"))
+    t6 = np.cos(t5)
+    t7 = np.sin(t5)
+    return taken_out(np.sqrt(reduced("sum", (t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, "l") / lengths["l"]), '', lengths)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(X, Y):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(X, Y)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return turned(outputs[0], (), ()),
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    kinds, scalars, cases = {'X': 'normal', 'Y': 'normal'}, {}, []
+    for length in (1, 31, 1000, 8191, 100000):
+        sizes, rng = {"plane": 4, "l": length}, np.random.default_rng(length)
+        axes, names = {'X': ('l', 'plane'), 'Y': ('l', 'plane')}, {'X': 'vX', 'Y': 'vY'}
+        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
+        cases.append((f"kabsch_rmsd, l = {length}", arrays, scalars))
+    return 0 if passed_over(launched, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,649 @@
+"""moe_routing: one pass over l, 3 words of state per row, commutative merge.
+
+p = softmax over experts l of X W; the k largest p and their experts.
+
+The operator
+    moe_routing(X[m, d], W[d, l]; k=2):
+        d1 = sum(X * W, d)
+        t1 = exp(d1 - max(d1, l))
+        t2 = t1 / sum(t1, l)
+        return topk(t2, l, k), argtopk(t2, l, k)
+
+One more element (a prime marks the new value)
+    x    = Σ_d X[m,d]·W[d,l]
+    m2'  = max(m2, x)
+    s'   = s·exp(m2 − m2') + exp(x − m2')
+    pos' = best_positions(k, pos, l)
+
+Two states a and b
+    m2'  = max(m2_a, m2_b)
+    s'   = s_a·exp(m2_a − m2') + s_b·exp(m2_b − m2')
+    pos' = best_positions(k, pos_a, pos_b)
+
+Dangers
+    pos is found among elements without their pivots: where these are not finite, NumPy's is the position of the first NaN
+
+Laws: multiply_commutes, multiply_associates, multiply_one, difference, sum_pulls_invariant, sum_of_invariant,
+recentre_difference, exp_of_sum, topk_shifts, topk_scales_by_nonnegative, topk_of_exp, argtopk_ignores_shift,
+argtopk_ignores_positive_scale, argtopk_ignores_exp
+Certificate: sha256 1ba692c565197e457484e2cdc910e427935ef5232452e7678c09ee377e71c954
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python moe_routing_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+
+_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
+          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+
+
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
+    kinds = [_KINDS[letter] for letter in results]
+    given = [_KINDS[letter] for letter in operands]
+    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
+    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+
+    def emit(context, builder, signature, args):
+        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
+        function = ir.FunctionType(made, [kind for _, kind in given])
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
+        if not kinds:
+            return context.get_dummy_value()
+        if len(kinds) == 1:
+            return value
+        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+
+    signature = returns(*(kind for kind, _ in given))
+    names = "".join(f", a{n}" for n in range(len(given)))
+    scope = {"signature": signature, "emit": emit}
+    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
+    return intrinsic(scope["typed"])
+
+@intrinsic
+def address(context, array):
+    """Where an array begins."""
+    def emit(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
+    return types.int64(array), emit
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    def emit(context, builder, signature, args):
+        return builder.select(args[0], args[1], args[2])
+    return a(types.boolean, a, a), emit
+
+def _extreme(sign, name):
+    """NumPy's maximum or minimum of two floats: NaN wins."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            if kind == ir.FloatType():
+                function = ir.FunctionType(kind, [kind, kind])
+                return builder.call(ir.InlineAsm(function, name + ".NaN.f32 $0, $1, $2;", "=f,f,f"), args)
+            first = builder.or_(builder.fcmp_ordered(sign, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.select(first, *args)
+        return a(a, a), emit
+    return extreme
+
+
+larger = _extreme(">", "max")
+smaller = _extreme("<", "min")
+
+@cuda.jit(device=True)
+def comes_first(value, best, position, at):
+    """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
+    if at < 0:
+        return True
+    ahead = position < at
+    if value != value:
+        return best == best or ahead
+    return value > best or value == best and ahead
+
+@cuda.jit(device=True)
+def insert(best, at, begin, count, value, position):
+    """Put a value among the largest ones, which lie in falling order from `begin` on."""
+    if comes_first(value, best[begin + count - 1], position, at[begin + count - 1]):
+        for k in range(count):
+            old, there = best[begin + k], at[begin + k]
+            ahead = comes_first(value, old, position, there)
+            best[begin + k], at[begin + k] = sel(ahead, value, old), sel(ahead, position, there)
+            value, position = sel(ahead, old, value), sel(ahead, there, position)
+
+
+@cuda.jit(device=True)
+def join_lists(best, at, begin, count, width):
+    """The largest of the values that so many lanes hold: the first of all lists, again and again; who had it moves on in its own."""
+    for k in range(count):
+        value, position = best[begin + k], at[begin + k]
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                other, there = cuda.shfl_xor_sync(0xFFFFFFFF, value, by), cuda.shfl_xor_sync(0xFFFFFFFF, position, by)
+                ahead = there >= 0 and comes_first(other, value, there, position)
+                value, position = sel(ahead, other, value), sel(ahead, there, position)
+        stays = position != at[begin + k]
+        for back in range(count - 1 - k):
+            place = begin + count - 1 - back
+            best[place], at[place] = sel(stays, best[place - 1], best[place]), sel(stays, at[place - 1], at[place])
+        best[begin + k], at[begin + k] = value, position
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = element * width + column
+    return place ^ (place >> shift & mask)
+
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = step * span + thread
+        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
+
+
+load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
+SIZE, VECTOR, FLIGHT = 4, 4, 4
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+ROWS = 1
+
+
+@cuda.jit(device=True)
+def make_S1(span, thread, cells_S1, cells_X, cells_W, n_d, skew_W, shift_W, mask_W, slots):
+    for i_l in range(slots):
+        t1 = f4(0.0)
+        for i_d in range(n_d):
+            t2 = cells_X[i_d] * cells_W[cell(i_l * span + thread, n_d, i_d + skew_W, shift_W, mask_W)]
+            t1 = t1 + t2
+        cells_S1[i_l * span + thread] = t1
+
+
+@cuda.jit(device=True)
+def rebase_s(m2, m2_new, s):
+    t1 = m2 if math.isfinite(m2) else 0.0
+    t2 = m2_new if math.isfinite(m2_new) else 0.0
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = 0.0 if s == 0.0 else t4 * s
+    return t5
+
+
+@cuda.jit(device=True)
+def fold(seen_old, m2_old, s_old, slots, first, span, thread, length, cells_S1, pos_value, pos, n_top, begin):
+    many = 0
+    for slot in range(slots):
+        many += sel((first + slot * span + thread < length), 1, 0)
+    if many == 0:
+        return seen_old, m2_old, s_old
+    seen = seen_old + many
+    m2 = m2_old
+    m2_it = f4(-inf)
+    for i_l in range(slots):
+        m2_it = larger(m2_it, sel((first + i_l * span + thread < length), cells_S1[i_l * span + thread], f4(-inf)))
+    m2 = larger(m2, f8(m2_it))
+    for i_l in range(slots):
+        if (first + i_l * span + thread < length):
+            insert(pos_value, pos, 0, n_top, f8(cells_S1[i_l * span + thread]), i8((begin + first + i_l * span + thread)))
+    s = (rebase_s(m2_old, m2, s_old) if seen_old > 0 else s_old)
+    s_it = f4(0.0)
+    t1 = m2 if math.isfinite(m2) else 0.0
+    for i_l in range(slots):
+        t2 = cells_S1[i_l * span + thread] - f4(t1)
+        t3 = math.exp(t2)
+        s_it = s_it + sel((first + i_l * span + thread < length), t3, f4(0.0))
+    s = s + f8(s_it)
+    return seen, m2, s
+
+
+@cuda.jit(device=True)
+def combine(seen_old, m2_old, s_old, width, pos_value, pos, n_top):
+    seen = seen_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    m2 = m2_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            m2 = larger(m2, cuda.shfl_xor_sync(0xFFFFFFFF, m2, by))
+    for word in range(1):
+        join_lists(pos_value, pos, word * n_top, n_top, width)
+    s = rebase_s(m2_old, m2, s_old) if seen_old > 0 else 0.0
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            s = s + cuda.shfl_xor_sync(0xFFFFFFFF, s, by)
+    return seen, m2, s
+
+
+@cuda.jit(device=True)
+def settle_s(m2, s):
+    t1 = m2
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 * 1.0
+    t5 = t4 != t4
+    t6 = m2 - m2
+    t7 = t6 == 0.0
+    t8 = m2 if t7 else f8(0)
+    t9 = t8 - m2
+    t10 = math.exp(t9)
+    t11 = t10 * s
+    t12 = t11 if t5 else s
+    return t12
+
+
+@cuda.jit(device=True)
+def value_top2(into, pos_value, m2, s, n_top):
+    t3 = 1.0 / s
+    for i_top in range(n_top):
+        t1 = pos_value[i_top] - m2
+        t2 = math.exp(t1)
+        t4 = t2 * t3
+        into[i_top] = t4
+
+
+@cuda.jit(device=True)
+def output_0(into, top2, n_top):
+    for i_top in range(n_top):
+        into[i_top] = f4(top2[i_top])
+
+
+@cuda.jit(device=True)
+def output_1(into, pos, n_top):
+    for i_top in range(n_top):
+        into[i_top] = pos[i_top]
+
+
+@cuda.jit(device=True)
+def finish(seen, m2, s, top2, n_top, pos_value, result_0, result_1, pos):
+    s = settle_s(m2, s)
+    value_top2(top2, pos_value, m2, s, n_top)
+    output_0(result_0, top2, n_top)
+    output_1(result_1, pos, n_top)
+
+
+def make(warps, stage, slots, n_d, n_top):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_pos = n_top
+    words_pos_value = n_top
+    words_top2 = n_top
+    words_result_0 = n_top
+    words_result_1 = n_top
+    room_pos = warps * (words_pos | 1)
+    room_pos_value = warps * (words_pos_value | 1)
+    words_W = n_d
+    shift_W, mask_W = turns_of(words_W, 32)
+    steps_W = 0 if joins else -(-(slots * span * words_W + 32 // SIZE) // span)
+    room_W = max(steps_W * span, 1)
+    room_S1 = slots * span * 1
+    words_X = n_d
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(vX, s_X, vW, s_W, k, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32 % warps
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + thread // 32, lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        i_m = rest % n_m
+        rest //= n_m
+        o_X = rest * s_X + (i_m) * n_d
+        p_X = address(vX) + o_X * SIZE
+        o_W = rest * s_W
+        p_W = address(vW) + o_W * SIZE
+        cells_X = cuda.shared.array(words_X, f4)
+        for word in range(thread, words_X, span):
+            cells_X[word] = load_one(p_X + word * SIZE, 1)
+        cuda.syncthreads()
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_W = cuda.shared.array(room_W, f4)
+        cells_S1 = cuda.shared.array(room_S1, f4)
+        pos = cuda.local.array(words_pos, i8)
+        pos_value = cuda.local.array(words_pos_value, f8)
+        top2 = cuda.local.array(words_top2, f8)
+        result_0 = cuda.local.array(words_result_0, f4)
+        result_1 = cuda.local.array(words_result_1, i8)
+        seen, m2, s = i8(0), (-inf), 0.0
+        for word in range(words_pos):
+            pos[word] = i8(-1)
+        for word in range(words_pos_value):
+            pos_value[word] = -inf
+        first = 0
+        more = not joins
+        while more:
+            cuda.syncthreads()
+            lead = p_W + (begin + first) * words_W * SIZE
+            skew_W = lead // SIZE % (32 // SIZE)
+            stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, thread, span)
+            cuda.syncthreads()
+            make_S1(span, thread, cells_S1, cells_X, cells_W, n_d, skew_W, shift_W, mask_W, slots)
+            seen, m2, s = fold(seen, m2, s, slots, first, span, thread, length, cells_S1, pos_value, pos, n_top, begin)
+            first += slots * span
+            more = first < length
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i8(0))
+            m2 = sel(there, part_m2[place], (-inf))
+            s = sel(there, part_s[place], 0.0)
+            for word in range(words_pos):
+                pos[word] = sel(there, part_pos[place * words_pos + word], i8(-1))
+            for word in range(words_pos_value):
+                pos_value[word] = sel(there, part_pos_value[place * words_pos_value + word], -inf)
+        seen, m2, s = combine(seen, m2, s, 32, pos_value, pos, n_top)
+        shared_seen = cuda.shared.array(32, i8)
+        shared_m2 = cuda.shared.array(32, f8)
+        shared_s = cuda.shared.array(32, f8)
+        shared_pos = cuda.shared.array(room_pos, i8)
+        shared_pos_value = cuda.shared.array(room_pos_value, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                shared_m2[warp] = m2
+                shared_s[warp] = s
+                for word in range(words_pos):
+                    shared_pos[warp * (words_pos | 1) + word] = pos[word]
+                for word in range(words_pos_value):
+                    shared_pos_value[warp * (words_pos_value | 1) + word] = pos_value[word]
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                m2 = sel(lane < warps, shared_m2[lane % warps], (-inf))
+                s = sel(lane < warps, shared_s[lane % warps], 0.0)
+                for word in range(words_pos):
+                    pos[word] = sel(lane < warps, shared_pos[lane % warps * (words_pos | 1) + word], i8(-1))
+                for word in range(words_pos_value):
+                    pos_value[word] = sel(lane < warps, shared_pos_value[lane % warps * (words_pos_value | 1) + word], -inf)
+                seen, m2, s = combine(seen, m2, s, warps, pos_value, pos, n_top)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_m2[item * parts + part] = m2
+                part_s[item * parts + part] = s
+                for word in range(words_pos):
+                    part_pos[(item * parts + part) * words_pos + word] = pos[word]
+                for word in range(words_pos_value):
+                    part_pos_value[(item * parts + part) * words_pos_value + word] = pos_value[word]
+        elif warp == 0 or alone:
+            finish(seen, m2, s, top2, n_top, pos_value, result_0, result_1, pos)
+            if live and thread == 0:
+                for word in range(words_result_0):
+                    store_one(address(out_0) + (item * words_result_0 + word) * SIZE, f4(result_0[word]))
+                for word in range(words_result_1):
+                    out_1[item * words_result_1 + word] = result_1[word]
+
+    return kernel
+
+
+AXES = {'vX': ('m', 'd'), 'vW': ('l', 'd')}
+DTYPES = {'vX': np.float32, 'vW': np.float32}
+OUTPUTS = [(('m', 'top'), np.float32), (('m', 'top'), np.int64)]
+HELD = [(np.int64, ()), (np.float64, ()), (np.float64, ()), (np.int64, ('top',)), (np.float64, ('top',))]
+KERNELS = {}
+
+
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
+    return sizes, leading
+
+
+def plan(vX, vW, k):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    sizes, leading = sizes_of({'vX': vX, 'vW': vW})
+    items, length = math.prod(leading) * sizes['m'], sizes['l']
+    sizes['top'] = int(k)
+    if not 1 <= sizes['top'] <= min(length, 32):
+        raise ValueError(f"the {sizes['top']} largest of {length}: this kernel finds 1 to 32 of as many or more")
+    state = 8 * sizes['top'] + 8 * sizes['top']
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * sizes['d'] + 4 * 1
+    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots, sizes['d'], sizes['top']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['top']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['top']), blocks, threads)]
+    arguments = [
+        vX,
+        np.int64(1 * sizes['m'] * sizes['d'] * (len(described(vX)[0]) > 2)),
+        vW,
+        np.int64(1 * sizes['l'] * sizes['d'] * (len(described(vW)[0]) > 2)),
+        np.int64(k),
+        np.int64(sizes['m']),
+        np.int64(sizes['l']),
+        np.int64(items),
+        np.int64(parts),
+        np.int64(piece),
+    ]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(vX, vW, k, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(vX, vW, k)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+
+ALL_AXES = ('m', 'd', 'l', 'top')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def largest(body, axis, k, out, where=None):
+    """The positions of the k largest elements along an axis, as an axis `out`; of equals the first comes first."""
+    order = np.argsort(-body if where is None else np.where(where, -body, np.inf), axis=along(axis), kind="stable")
+    return np.swapaxes(np.take(order, range(k), along(axis)), along(axis), along(out))
+
+
+def chosen(body, axis, at, out):
+    """The elements at positions that `largest` found."""
+    return np.swapaxes(np.take_along_axis(body, np.swapaxes(at, along(axis), along(out)), along(axis)), along(axis), along(out))
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
+    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
+    kept = sorted(axes, key=ALL_AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(X, W, k):
+    """moe_routing as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'm d')
+    W = spread(W, 'd l')
+    lengths = {"m": X.shape[-4], "d": X.shape[-3], "l": W.shape[-2], "top": k}
+    d1 = reduced("sum", X * W, "d")
+    t1 = np.exp(d1 - reduced("max", d1, "l"))
+    t2 = t1 / reduced("sum", t1, "l")
+    return (taken_out(chosen(t2, "l", largest(t2, "l", k, "top"), "top"), 'm top', lengths), taken_out(largest(t2, "l", k, "top"), 'm top', lengths),)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(X, W, k):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(X, turned(W, ('d', 'l'), ('l', 'd')), k)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return turned(outputs[0], ('m', 'top'), ('m', 'top')), turned(outputs[1], ('m', 'top'), ('m', 'top'))
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    kinds, scalars, cases = {'X': 'normal', 'W': 'normal'}, {'k': 2}, []
+    for length in (31, 1000, 8191, 100000):
+        sizes, rng = {"m": 3, "d": 4, "top": 6, "l": length}, np.random.default_rng(length)
+        axes, names = {'X': ('m', 'd'), 'W': ('d', 'l')}, {'X': 'vX', 'W': 'vW', 'k': 'k'}
+        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
+        cases.append((f"moe_routing, l = {length}", arrays, scalars))
+    return 0 if passed_over(launched, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

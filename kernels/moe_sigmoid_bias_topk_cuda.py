@@ -1,0 +1,625 @@
+"""moe_sigmoid_bias_topk: one pass over l, 2 words of state per row, commutative merge.
+
+s = σ(x); I = top 4 of s + b; w_i = 2.5 s_i/Σ_I s; the weights and I.
+
+The operator
+    moe_sigmoid_bias_topk(x[l], b[l]):
+        t1 = 0.5 * tanh(0.5 * x) + 0.5
+        d1 = argtopk(t1 + b, l, 4, name=t)
+        d2 = sum(where(index(l) == d1, t1, 0), l)
+        return 2.5 * d2 / (sum(d2, t) + 1e-20), d1
+
+One more element (a prime marks the new value)
+    pos' = best_positions(4, pos, l)
+    s1'  = Σ_t__1 (s1 if pos = pos' else 0) + (0.5·tanh(0.5·x[l]) + 0.5 if l = pos' else 0)
+
+Two states a and b
+    pos' = best_positions(4, pos_a, pos_b)
+    s1'  = Σ_t__1 (s1_a if pos_a = pos' else 0) + Σ_t__1 (s1_b if pos_b = pos' else 0)
+
+Dangers
+    Σ_t s + 1e−20 divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+contract_absorbs_factor, sum_enters_contract, reset_among
+Certificate: sha256 c37bddf5d5d1a4d39f1d94b4f4a2095acb72b61ab92aa7432ef743f5491013fa
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python moe_sigmoid_bias_topk_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+
+_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
+          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+
+
+def _instruction(text, results, operands, stores=False, together=False):
+    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
+    kinds = [_KINDS[letter] for letter in results]
+    given = [_KINDS[letter] for letter in operands]
+    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
+    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+
+    def emit(context, builder, signature, args):
+        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
+        function = ir.FunctionType(made, [kind for _, kind in given])
+        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
+        if not kinds:
+            return context.get_dummy_value()
+        if len(kinds) == 1:
+            return value
+        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+
+    signature = returns(*(kind for kind, _ in given))
+    names = "".join(f", a{n}" for n in range(len(given)))
+    scope = {"signature": signature, "emit": emit}
+    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
+    return intrinsic(scope["typed"])
+
+@intrinsic
+def address(context, array):
+    """Where an array begins."""
+    def emit(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
+    return types.int64(array), emit
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    def emit(context, builder, signature, args):
+        return builder.select(args[0], args[1], args[2])
+    return a(types.boolean, a, a), emit
+
+@cuda.jit(device=True)
+def comes_first(value, best, position, at):
+    """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
+    if at < 0:
+        return True
+    ahead = position < at
+    if value != value:
+        return best == best or ahead
+    return value > best or value == best and ahead
+
+@cuda.jit(device=True)
+def insert(best, at, begin, count, value, position):
+    """Put a value among the largest ones, which lie in falling order from `begin` on."""
+    if comes_first(value, best[begin + count - 1], position, at[begin + count - 1]):
+        for k in range(count):
+            old, there = best[begin + k], at[begin + k]
+            ahead = comes_first(value, old, position, there)
+            best[begin + k], at[begin + k] = sel(ahead, value, old), sel(ahead, position, there)
+            value, position = sel(ahead, old, value), sel(ahead, there, position)
+
+
+@cuda.jit(device=True)
+def join_lists(best, at, begin, count, width):
+    """The largest of the values that so many lanes hold: the first of all lists, again and again; who had it moves on in its own."""
+    for k in range(count):
+        value, position = best[begin + k], at[begin + k]
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                other, there = cuda.shfl_xor_sync(0xFFFFFFFF, value, by), cuda.shfl_xor_sync(0xFFFFFFFF, position, by)
+                ahead = there >= 0 and comes_first(other, value, there, position)
+                value, position = sel(ahead, other, value), sel(ahead, there, position)
+        stays = position != at[begin + k]
+        for back in range(count - 1 - k):
+            place = begin + count - 1 - back
+            best[place], at[place] = sel(stays, best[place - 1], best[place]), sel(stays, at[place - 1], at[place])
+        best[begin + k], at[begin + k] = value, position
+
+
+load_vector = _instruction("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
+load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
+SIZE, VECTOR, FLIGHT = 4, 4, 2
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+ROWS = 1
+
+
+@cuda.jit(device=True)
+def rebase_s1(into, pos, pos_new, s1, n_t__1, n_t):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = pos[i_t__1] == pos_new[i_t]
+            t3 = s1[i_t__1] if t2 else f8(0)
+            t1 = t1 + t3
+        into[i_t] = t1
+
+
+@cuda.jit(device=True)
+def fold(seen_old, ok, n_t, pos_old, pos, s1_old, s1, v_x, v_b, pos_value, at, n_t__1):
+    many = 0
+    for slot in range(SLOTS):
+        many += sel(ok[slot], 1, 0)
+    if many == 0:
+        return seen_old
+    seen = seen_old + many
+    for word in range(n_t):
+        pos_old[word] = pos[word]
+    for word in range(n_t):
+        s1_old[word] = s1[word]
+    for i_l in range(SLOTS):
+        t1 = f4(0.5) * v_x[i_l]
+        t2 = math.tanh(t1)
+        t3 = f4(0.5) * t2
+        t4 = t3 + f4(0.5)
+        t5 = t4 + v_b[i_l]
+        if ok[i_l]:
+            insert(pos_value, pos, 0, n_t, f8(t5), i8(at[i_l]))
+    if seen_old > 0:
+        rebase_s1(s1, pos_old, pos, s1_old, n_t__1, n_t)
+    for i_l in range(SLOTS):
+        t7 = f4(0.5) * v_x[i_l]
+        t8 = math.tanh(t7)
+        t9 = f4(0.5) * t8
+        t10 = t9 + f4(0.5)
+        for i_t in range(n_t):
+            t6 = i8(at[i_l]) == pos[i_t]
+            t11 = t10 if t6 else f4(0)
+            s1[i_t] = s1[i_t] + sel(ok[i_l], f8(t11), 0.0)
+    return seen
+
+
+@cuda.jit(device=True)
+def combine(seen_old, width, n_t, pos_old, pos, s1_old, s1, pos_value, n_t__1):
+    seen = seen_old
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    for word in range(n_t):
+        pos_old[word] = pos[word]
+    for word in range(n_t):
+        s1_old[word] = s1[word]
+    for word in range(1):
+        join_lists(pos_value, pos, word * n_t, n_t, width)
+    if seen_old > 0:
+        rebase_s1(s1, pos_old, pos, s1_old, n_t__1, n_t)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_t):
+                s1[word] = s1[word] + cuda.shfl_xor_sync(0xFFFFFFFF, s1[word], by)
+    return seen
+
+
+@cuda.jit(device=True)
+def settle_s1(into, pos, n_t__1, s1, n_t):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = pos[i_t__1] == pos[i_t]
+            t3 = 1.0 if t2 else f8(0)
+            t1 = t1 + t3
+        t4 = t1 != t1
+        t5 = nan if t4 else s1[i_t]
+        into[i_t] = t5
+
+
+@cuda.jit(device=True)
+def value_s(into, pos, s1, n_t__1, n_t):
+    for i_t in range(n_t):
+        t1 = 0.0
+        for i_t__1 in range(n_t__1):
+            t2 = pos[i_t__1] == pos[i_t]
+            t3 = s1[i_t__1] if t2 else f8(0)
+            t1 = t1 + t3
+        into[i_t] = t1
+
+
+@cuda.jit(device=True)
+def output_0(into, s, n_t):
+    t1 = 0.0
+    for i_t in range(n_t):
+        t1 = t1 + s[i_t]
+    t2 = t1 + 1e-20
+    t3 = 1.0 / t2
+    for i_t in range(n_t):
+        t4 = 2.5 * s[i_t]
+        t5 = t4 * t3
+        into[i_t] = f4(t5)
+
+
+@cuda.jit(device=True)
+def output_1(into, pos, n_t):
+    for i_t in range(n_t):
+        into[i_t] = pos[i_t]
+
+
+@cuda.jit(device=True)
+def finish(seen, s1, pos, n_t__1, n_t, s, result_0, result_1):
+    settle_s1(s1, pos, n_t__1, s1, n_t)
+    value_s(s, pos, s1, n_t__1, n_t)
+    output_0(result_0, s, n_t)
+    output_1(result_1, pos, n_t)
+
+
+@cuda.jit(device=True)
+def load(first, thread, span, begin, head, vectors, edges, p_x, p_b, even_b, ok, at, v_x, v_b):
+    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
+    for flight in range(FLIGHT):
+        number = first + flight * span + thread
+        full = number < vectors
+        place = begin + head + number * VECTOR
+        for k in range(VECTOR):
+            ok[flight * VECTOR + k] = full
+            at[flight * VECTOR + k] = i4(place + k)
+        v_x[flight * VECTOR + 0], v_x[flight * VECTOR + 1], v_x[flight * VECTOR + 2], v_x[flight * VECTOR + 3] = load_vector(p_x + place * SIZE, sel(full, i4(1), i4(0)))
+        if even_b:
+            v_b[flight * VECTOR + 0], v_b[flight * VECTOR + 1], v_b[flight * VECTOR + 2], v_b[flight * VECTOR + 3] = load_vector(p_b + place * SIZE, sel(full, i4(1), i4(0)))
+        else:
+            for k in range(VECTOR):
+                v_b[flight * VECTOR + k] = load_one(p_b + (place + k) * SIZE, sel(full, i4(1), i4(0)))
+    edge = first == 0 and thread < edges
+    ok[TILE] = edge
+    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
+    v_x[TILE] = load_one(p_x + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
+    v_b[TILE] = load_one(p_b + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
+
+
+def make(warps, stage, n_t):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    n_t__1 = n_t
+    words_pos = n_t
+    words_pos_value = n_t
+    words_s1 = n_t
+    words_s = n_t
+    words_pos_old = n_t
+    words_s1_old = n_t
+    words_result_0 = n_t
+    words_result_1 = n_t
+    room_pos = warps * (words_pos | 1)
+    room_pos_value = warps * (words_pos_value | 1)
+    room_s1 = warps * (words_s1 | 1)
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, v_b, s_b, n_l, items, parts, piece, part_seen, part_pos, part_pos_value, part_s1, out_0, out_1):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32 % warps
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + thread // 32, lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_x = rest * s_x
+        p_x = address(x) + o_x * SIZE
+        o_b = rest * s_b
+        p_b = address(v_b) + o_b * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        head = min((-(p_x + begin * SIZE) // SIZE) % (32 // SIZE), length)
+        vectors = (length - head) // VECTOR
+        edges = length - vectors * VECTOR
+        even_b = (p_b + (begin + head) * SIZE) % 16 == 0
+        ok = cuda.local.array(SLOTS, b1)
+        at = cuda.local.array(SLOTS, i4)
+        v_x = cuda.local.array(SLOTS, f4)
+        v_b = cuda.local.array(SLOTS, f4)
+        pos = cuda.local.array(words_pos, i8)
+        pos_value = cuda.local.array(words_pos_value, f8)
+        s1 = cuda.local.array(words_s1, f8)
+        s = cuda.local.array(words_s, f8)
+        pos_old = cuda.local.array(words_pos_old, i8)
+        s1_old = cuda.local.array(words_s1_old, f8)
+        result_0 = cuda.local.array(words_result_0, f4)
+        result_1 = cuda.local.array(words_result_1, i8)
+        seen = i8(0)
+        for word in range(words_pos):
+            pos[word] = i8(-1)
+        for word in range(words_pos_value):
+            pos_value[word] = -inf
+        for word in range(words_s1):
+            s1[word] = 0.0
+        first = 0
+        more = not joins
+        while more:
+            load(first, thread, span, begin, head, vectors, edges, p_x, p_b, even_b, ok, at, v_x, v_b)
+            seen = fold(seen, ok, n_t, pos_old, pos, s1_old, s1, v_x, v_b, pos_value, at, n_t__1)
+            first += FLIGHT * span
+            more = first < vectors
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i8(0))
+            for word in range(words_pos):
+                pos[word] = sel(there, part_pos[place * words_pos + word], i8(-1))
+            for word in range(words_pos_value):
+                pos_value[word] = sel(there, part_pos_value[place * words_pos_value + word], -inf)
+            for word in range(words_s1):
+                s1[word] = sel(there, part_s1[place * words_s1 + word], 0.0)
+        seen = combine(seen, 32, n_t, pos_old, pos, s1_old, s1, pos_value, n_t__1)
+        shared_seen = cuda.shared.array(32, i8)
+        shared_pos = cuda.shared.array(room_pos, i8)
+        shared_pos_value = cuda.shared.array(room_pos_value, f8)
+        shared_s1 = cuda.shared.array(room_s1, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                for word in range(words_pos):
+                    shared_pos[warp * (words_pos | 1) + word] = pos[word]
+                for word in range(words_pos_value):
+                    shared_pos_value[warp * (words_pos_value | 1) + word] = pos_value[word]
+                for word in range(words_s1):
+                    shared_s1[warp * (words_s1 | 1) + word] = s1[word]
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                for word in range(words_pos):
+                    pos[word] = sel(lane < warps, shared_pos[lane % warps * (words_pos | 1) + word], i8(-1))
+                for word in range(words_pos_value):
+                    pos_value[word] = sel(lane < warps, shared_pos_value[lane % warps * (words_pos_value | 1) + word], -inf)
+                for word in range(words_s1):
+                    s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
+                seen = combine(seen, warps, n_t, pos_old, pos, s1_old, s1, pos_value, n_t__1)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                for word in range(words_pos):
+                    part_pos[(item * parts + part) * words_pos + word] = pos[word]
+                for word in range(words_pos_value):
+                    part_pos_value[(item * parts + part) * words_pos_value + word] = pos_value[word]
+                for word in range(words_s1):
+                    part_s1[(item * parts + part) * words_s1 + word] = s1[word]
+        elif warp == 0 or alone:
+            finish(seen, s1, pos, n_t__1, n_t, s, result_0, result_1)
+            if live and thread == 0:
+                for word in range(words_result_0):
+                    store_one(address(out_0) + (item * words_result_0 + word) * SIZE, f4(result_0[word]))
+                for word in range(words_result_1):
+                    out_1[item * words_result_1 + word] = result_1[word]
+
+    return kernel
+
+
+AXES = {'x': ('l',), 'v_b': ('l',)}
+DTYPES = {'x': np.float32, 'v_b': np.float32}
+OUTPUTS = [(('t',), np.float32), (('t',), np.int64)]
+HELD = [(np.int64, ()), (np.int64, ('t',)), (np.float64, ('t',)), (np.float64, ('t',))]
+KERNELS = {}
+
+
+def described(array):
+    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
+    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if there is None:
+        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
+    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
+    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+    if strides is not None and tuple(strides) != whole:
+        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
+    return shape, dtype
+
+
+def sizes_of(arrays):
+    """The length of every axis and the batch's shape; each array has all batch axes or none."""
+    sizes, leading = {}, ()
+    for name, array in arrays.items():
+        (shape, dtype), own = described(array), AXES[name]
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        if len(shape) < len(own):
+            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
+        for axis, size in zip(own, inner):
+            if sizes.setdefault(axis, size) != size or size == 0:
+                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
+            if size >= 2**31:
+                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
+        leading = leading or ahead
+        if ahead not in ((), leading):
+            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
+        if dtype != DTYPES[name]:
+            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
+    if 0 in leading:
+        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
+    return sizes, leading
+
+
+def plan(x, v_b):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    sizes, leading = sizes_of({'x': x, 'v_b': v_b})
+    items, length = math.prod(leading), sizes['l']
+    sizes['t'] = 4
+    if not 1 <= sizes['t'] <= min(length, 32):
+        raise ValueError(f"the {sizes['t']} largest of {length}: this kernel finds 1 to 32 of as many or more")
+    state = 8 * sizes['t'] + 8 * sizes['t'] + 8 * sizes['t']
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', sizes['t']), items * parts, 32 * warps), ((8, 'join', sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', sizes['t']), blocks, threads)]
+    arguments = [
+        x,
+        np.int64(1 * sizes['l'] * (len(described(x)[0]) > 1)),
+        v_b,
+        np.int64(1 * sizes['l'] * (len(described(v_b)[0]) > 1)),
+        np.int64(sizes['l']),
+        np.int64(items),
+        np.int64(parts),
+        np.int64(piece),
+    ]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(x, v_b, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(x, v_b)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        if chosen not in KERNELS:
+            KERNELS[chosen] = make(*chosen)
+        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+
+ALL_AXES = ('l', 't')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    array, axes = np.asarray(array, np.float64), axes.split()
+    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
+    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
+    lengths = dict(zip(order, moved.shape[batch:]))
+    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in ALL_AXES])
+
+
+REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
+              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
+              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
+
+
+def reduced(monoid, body, axis, where=None):
+    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
+    function, nothing = REDUCTIONS[monoid]
+    masked = body if where is None else np.where(where, body, nothing)
+    result = function(masked, axis=along(axis), keepdims=True)
+    if where is None or not monoid.startswith("arg"):
+        return result
+    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+
+
+def largest(body, axis, k, out, where=None):
+    """The positions of the k largest elements along an axis, as an axis `out`; of equals the first comes first."""
+    order = np.argsort(-body if where is None else np.where(where, -body, np.inf), axis=along(axis), kind="stable")
+    return np.swapaxes(np.take(order, range(k), along(axis)), along(axis), along(out))
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
+    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
+    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
+    kept = sorted(axes, key=ALL_AXES.index)
+    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
+    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, b):
+    """moe_sigmoid_bias_topk as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    b = spread(b, 'l')
+    lengths = {"l": x.shape[-2], "t": 4}
+    t1 = 0.5 * np.tanh(0.5 * x) + 0.5
+    d1 = largest(t1 + b, "l", 4, "t")
+    d2 = reduced("sum", np.where(positions("l", lengths["l"]) == d1, t1, 0), "l")
+    return (taken_out(2.5 * d2 / (reduced("sum", d2, "t") + 1e-20), 't', lengths), taken_out(d1, 't', lengths),)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(x, b):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(x, b)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return turned(outputs[0], ('t',), ('t',)), turned(outputs[1], ('t',), ('t',))
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    kinds, scalars, cases = {'x': 'normal', 'b': 'normal'}, {}, []
+    for length in (31, 1000, 8191, 100000):
+        sizes, rng = {"t": 4, "l": length}, np.random.default_rng(length)
+        axes, names = {'x': ('l',), 'b': ('l',)}, {'x': 'x', 'b': 'v_b'}
+        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
+        cases.append((f"moe_sigmoid_bias_topk, l = {length}", arrays, scalars))
+    return 0 if passed_over(launched, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
