@@ -306,10 +306,9 @@ def make(stage, warps, TILE, vector, n_h, n_v):
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, n_l - t0, n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(whole, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, first_h, n_l, first_l, p_s, o_s):
+    def fold(whole, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s):
         t3 = f4(0.0)
-        for i_h in range(SPAN_h // 4):
-            at_h = i4(first_h + i_h // 2 * 8 + i_h % 2)
+        for at_h in range(n_h):
             t4 = load_one(p_q + (at_h) * SIZE, sel((at_h < n_h), i4(1), i4(0))) * load_one(p_q + (at_h) * SIZE, sel((at_h < n_h), i4(1), i4(0)))
             t5 = load_one(p_q2 + (at_h) * SIZE, sel((at_h < n_h), i4(1), i4(0))) * load_one(p_q2 + (at_h) * SIZE, sel((at_h < n_h), i4(1), i4(0)))
             t6 = t4 + t5
@@ -479,9 +478,9 @@ def make(stage, warps, TILE, vector, n_h, n_v):
             multiply_rows(shared + AT_left_S1 + warp * 16 * WIDTH_left_S1, tile + AT_right_S1, lane, -(-n_h // 16), WIDTH_left_S1, TILE, S1)
             multiply_rows(shared + AT_left_S1 + warp * 16 * WIDTH_left_S1, tile + AT_right_S2, lane, -(-n_h // 16), WIDTH_left_S1, TILE, S2)
             if t0 + TILE <= n_l:
-                fold(True, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, first_h, n_l, first_l, p_s, o_s)
+                fold(True, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s)
             else:
-                fold(False, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, first_h, n_l, first_l, p_s, o_s)
+                fold(False, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s)
             add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
             cuda.syncthreads()
             t0, half = ahead, i4(1 - half)
