@@ -68,7 +68,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -98,21 +98,21 @@ smaller = _extreme("llvm.minimum")
 
 
 @njit(**LOOP)
-def fold_0(x, n):
+def fold_0(x, n, real):
     wide_vectors()
     every = True
     some = False
-    v_n = inf
-    m = (-inf)
+    v_n = real(inf)
+    m = real(-inf)
     s = 0
     for i_l in range(n):
-        t1 = f8(x[i_l]) > (-3.0)
+        t1 = real(x[i_l]) > real(-3.0)
         every = every & t1
-        t2 = f8(x[i_l]) > 3.0
+        t2 = real(x[i_l]) > real(3.0)
         some = some | t2
-        v_n = smaller(v_n, f8(x[i_l]))
-        m = larger(m, f8(x[i_l]))
-        t3 = f8(x[i_l]) != 0.0
+        v_n = smaller(v_n, real(x[i_l]))
+        m = larger(m, real(x[i_l]))
+        t3 = real(x[i_l]) != real(0.0)
         t4 = 1 if t3 else 0
         s = s + t4
     return every, some, v_n, m, s
@@ -141,22 +141,24 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3):
         m = f8((-inf))
         s = i8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            r0, r1, r2, r3, r4 = fold_0(x_tile, n)
+            r0, r1, r2, r3, r4 = fold_0(x_tile, n, f4)
             every = every & r0
             some = some | r1
-            v_n = smaller(v_n, r2)
-            m = larger(m, r3)
+            v_n = smaller(v_n, f8(r2))
+            m = larger(m, f8(r3))
             s = s + r4
         out0[b], out1[b], out2[b], out3[b] = finish(every, some, v_n, m, s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1, out2, out3):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1, out2, out3)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1, out2, out3)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -187,7 +189,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -26,7 +26,7 @@ One more element (a prime marks the new value)
     p1' = s'/s2'
     δ1  = p2 − p2'
     δ2  = p1 − p1'
-    s1' = s1 + δ1·(0 if p1 = p1 else s) + δ2·δ1·s2 + δ2·(0 if p2 = p2 else s3) + m[l]·(r[l,c] − p1')·(v[l,c__1] − p2')
+    s1' = s1 + δ2·δ1·s2 + m[l]·(r[l,c] − p1')·(v[l,c__1] − p2')
 
 Two states a and b
     s'   = s_a + s_b
@@ -42,14 +42,14 @@ Two states a and b
     δ2_a = p1_a − p1'
     δ1_b = p2_b − p2'
     δ2_b = p1_b − p1'
-    s1'  = s1_a + δ1_a·(0 if p1_a = p1_a else s_a) + δ2_a·δ1_a·s2_a + δ2_a·(0 if p2_a = p2_a else s3_a) + s1_b + δ1_b·(0 if p1_b = p1_b else s_b) + δ2_b·δ1_b·s2_b + δ2_b·(0 if p2_b = p2_b else s3_b)
+    s1'  = s1_a + δ2_a·δ1_a·s2_a + s1_b + δ2_b·δ1_b·s2_b
 
 Dangers
     s2 divides and may be 0: the result is then what IEEE division gives
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 6809d1e2c7649ce97a1dd9c305217d1622026512f96b591cbc7b26af61f98c8c
+Certificate: sha256 63200caf2c1448f38a99d0927bda580b653a524e82a26551717c5403944256ae
 Schedule: tiles of 512 along l, rows shared between threads
 Needs NumPy and Numba.  `python angular_momentum_com_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -61,7 +61,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"m": "l", "r": "l c", "v": "l c"}
@@ -97,8 +99,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -112,33 +130,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
-
-
-@njit(**PART)
-def keep(p2, p1, s, s3, old_p2, old_p1, old_s, old_s3):
-    for at0 in range(p2.shape[0]):
-        old_p2[at0] = p2[at0]
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(s.shape[0]):
-        old_s[at0] = s[at0]
-    for at0 in range(s3.shape[0]):
-        old_s3[at0] = s3[at0]
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**LOOP)
@@ -208,6 +214,18 @@ def fold_1(m, r, p1, v, p2, s1, n_c__1, n_c, n):
                 t5 = f8(v[i_l, i_c__1]) - t4
                 t6 = t3 * t5
                 s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
+
+
+@njit(**PART)
+def keep(p2, p1, s, s3, old_p2, old_p1, old_s, old_s3):
+    for at0 in range(p2.shape[0]):
+        old_p2[at0] = p2[at0]
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s.shape[0]):
+        old_s[at0] = s[at0]
+    for at0 in range(s3.shape[0]):
+        old_s3[at0] = s3[at0]
 
 
 @njit(**PART)
@@ -356,15 +374,15 @@ def empty_state(s, s3, s1, p1, p2):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2):
     wide_vectors()
-    s = np.empty((n_c,), f8)
-    s3 = np.empty((n_c,), f8)
-    s1 = np.empty((n_c, n_c,), f8)
-    p1 = np.empty((n_c,), f8)
-    p2 = np.empty((n_c,), f8)
-    old_p2 = np.empty((n_c,), f8)
-    old_p1 = np.empty((n_c,), f8)
-    old_s = np.empty((n_c,), f8)
-    old_s3 = np.empty((n_c,), f8)
+    s = empty((n_c,), f8)
+    s3 = empty((n_c,), f8)
+    s1 = empty((n_c, n_c,), f8)
+    p1 = empty((n_c,), f8)
+    p2 = empty((n_c,), f8)
+    old_p2 = empty((n_c,), f8)
+    old_p1 = empty((n_c,), f8)
+    old_s = empty((n_c,), f8)
+    old_s3 = empty((n_c,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -375,7 +393,7 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1
         s6 = f8(0)
         empty_state(s, s3, s1, p1, p2)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             r_tile = r[b_r[b], t0:t0 + n]
@@ -385,20 +403,24 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1
             fold_0a(m_tile, r_tile, s, v_tile, s3, n_c, n)
             r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
-            ahead(m_tile, m_tile.size)
-            ahead(r_tile, r_tile.size)
-            ahead(v_tile, v_tile.size)
             value_1(p1, s, s2, n_c, p2, s3)
             if t0 > begin:
                 rebase_1(s1, old_p2, p2, old_p1, old_s, p1, old_s2, old_s3, n_c, n_c)
-            fold_1(m_tile, r_tile, p1, v_tile, p2, s1, n_c, n_c, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(m_tile, (n + at), piece, 16)
+                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
+                ahead(v_tile, (n + at) * n_c, piece * n_c, 16)
+                fold_1(m_tile[at:at + piece], r_tile[at:at + piece], p1, v_tile[at:at + piece], p2, s1, n_c, n_c, piece)
         s4, out0[b], s5, out1[b], s6, out2[b] = finish(p1, s, s2, n_c, p2, s3, s1, n_c, n_c, s4, s5, s6)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1, out2)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -429,7 +451,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

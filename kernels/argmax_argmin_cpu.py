@@ -25,6 +25,7 @@ import time
 from math import prod
 
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.extending import intrinsic
 
@@ -58,7 +59,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -71,6 +72,22 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
+
+
 @njit(**PART)
 def comes_first(value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
@@ -78,14 +95,37 @@ def comes_first(value, best, at):
 
 
 @njit(**LOOP)
-def fold_0(v_i, v_i_value, j, j_value, x, start, n):
+def best_i(v_i, v_i_value, x, start, n):
     wide_vectors()
-    for i_l in range(n):
-        if comes_first(f8(x[i_l]), v_i_value, v_i):
-            v_i, v_i_value = (start + i_l), f8(x[i_l])
-        if comes_first(-f8(x[i_l]), -j_value, j):
-            j, j_value = (start + i_l), f8(x[i_l])
-    return v_i, v_i_value, j, j_value
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = larger(r0, x[np.uint64(i_l)])
+        if comes_first(f8(r0), v_i_value, v_i):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(f8(x[np.uint64(i_l)]), v_i_value, v_i):
+                    v_i, v_i_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return v_i, v_i_value
+
+
+@njit(**LOOP)
+def best_j(j, j_value, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = smaller(r0, x[np.uint64(i_l)])
+        if comes_first(-f8(r0), -j_value, j):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(-f8(x[np.uint64(i_l)]), -j_value, j):
+                    j, j_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return j, j_value
 
 
 @njit(**PART)
@@ -107,17 +147,20 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         j = i8(-1)
         j_value = f8(inf)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            v_i, v_i_value, j, j_value = fold_0(v_i, v_i_value, j, j_value, x_tile, t0, n)
+            v_i, v_i_value = best_i(v_i, v_i_value, x_tile, t0, n)
+            j, j_value = best_j(j, j_value, x_tile, t0, n)
         out0[b], out1[b] = finish(v_i, j)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -148,7 +191,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

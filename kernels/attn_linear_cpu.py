@@ -33,7 +33,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"q": "d", "K": "l d", "V": "l v"}
@@ -66,8 +68,32 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -84,8 +110,8 @@ def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -95,7 +121,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -120,9 +146,9 @@ def exp8(x):
     p = p * r + 0.16666666666666666
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
     half = i8(k >> i8(1))
-    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
 
 
 def _extreme(name):
@@ -205,15 +231,15 @@ def empty_state(s, s2):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0):
     wide_vectors()
-    s = np.empty((n_v, n_d,), f8)
-    s2 = np.empty((n_d,), f8)
+    s = empty((n_v, n_d,), f8)
+    s2 = empty((n_d,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
         b = rest
         empty_state(s, s2)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             V_tile = V[b_V[b], t0:t0 + n]
             K_tile = K[b_K[b], t0:t0 + n]
@@ -224,8 +250,10 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -256,7 +284,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

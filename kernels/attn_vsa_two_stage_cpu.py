@@ -47,7 +47,10 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"q": "d", "Kt": "l b d", "Vt": "l b v"}
@@ -83,8 +86,49 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -98,21 +142,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -120,8 +164,8 @@ def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -131,7 +175,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -156,9 +200,9 @@ def exp8(x):
     p = p * r + 0.16666666666666666
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
     half = i8(k >> i8(1))
-    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
 
 
 def _extreme(name):
@@ -183,14 +227,62 @@ def comes_first(value, best, at):
 
 
 @njit(**PART)
+def precedes(value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position."""
+    equal = value == best or (value != value and best != best)
+    return comes_first(value, best, at) or (equal and position < at)
+
+
+@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if comes_first(value, best[place], at[place]):
-        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+    if precedes(value, position, best[place], at[place]):
+        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
+
+
+NO_LANE = i8(-2**63)
+
+
+@njit(**PART)
+def ordered4(x, lane):
+    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
+    order = i4(0) if x == f4(0) else bits(f4(x), i4)
+    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
+    return (i8(order) << i8(32)) + (63 - lane)
+
+
+@njit(**PART)
+def beaten4(best, at, start):
+    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
+    if at[-1] < 0:
+        return NO_LANE
+    lane = at[-1] - start
+    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
+
+
+@njit(**PART)
+def highest(keys, below):
+    """The largest of the numbers below a bound."""
+    wide_vectors()
+    found = NO_LANE
+    for lane in range(64):
+        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
+    return found
+
+
+@njit(**PART)
+def least(best, at, lanes, keys, n):
+    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
+    if at[-1] >= 0 or n <= 64:
+        return best[-1]
+    key = i8(2**63 - 1)
+    for place in range(at.shape[0]):
+        key = highest(keys, key)
+    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
 
 
 @njit(**LOOP)
@@ -220,20 +312,6 @@ def make_S2(S2, Vt, n_b, n_v, n):
             S2[i_l, i_v] = f4(t1)
 
 
-@njit(**PART)
-def keep(pos, s1, s5, old_pos, old_s1, old_s5):
-    for at0 in range(pos.shape[0]):
-        old_pos[at0] = pos[at0]
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            for at2 in range(s1.shape[2]):
-                old_s1[at0, at1, at2] = s1[at0, at1, at2]
-    for at0 in range(s5.shape[0]):
-        for at1 in range(s5.shape[1]):
-            for at2 in range(s5.shape[2]):
-                old_s5[at0, at1, at2] = s5[at0, at1, at2]
-
-
 @njit(**LOOP)
 def fold_0(n_d, S1, n):
     wide_vectors()
@@ -247,22 +325,28 @@ def fold_0(n_d, S1, n):
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, n_d, S1, start, n):
+def best_pos(pos_value, pos, n_d, S1, start, n, lanes4, keys):
     wide_vectors()
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
     for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            t3 = S1[i_l] * f4(t2)
-            r0 = larger(r0, t3)
-        if pos[-1] < 0 or not r0 <= pos_value[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                t3 = S1[i_l] * f4(t2)
-                insert(pos_value, pos, f8(t3), (start + i_l))
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            t3 = S1[np.uint64(i_l)] * f4(t2)
+            lanes4[lane] = larger(lanes4[lane], t3)
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(pos_value, pos, lanes4, keys, n)
+    while rank > beaten4(pos_value, pos, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            t3 = S1[np.uint64(i_l)] * f4(t2)
+            value = f8(t3)
+            if not value < bound:
+                insert(pos_value, pos, value, (start + i_l))
+        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -349,6 +433,20 @@ def fold_1d(n_d, S1, m, n):
         t6 = exp4(t5)
         s4 = s4 + t6
     return s4
+
+
+@njit(**PART)
+def keep(pos, s1, s5, old_pos, old_s1, old_s5):
+    for at0 in range(pos.shape[0]):
+        old_pos[at0] = pos[at0]
+    for at0 in range(s1.shape[0]):
+        for at1 in range(s1.shape[1]):
+            for at2 in range(s1.shape[2]):
+                old_s1[at0, at1, at2] = s1[at0, at1, at2]
+    for at0 in range(s5.shape[0]):
+        for at1 in range(s5.shape[1]):
+            for at2 in range(s5.shape[2]):
+                old_s5[at0, at1, at2] = s5[at0, at1, at2]
 
 
 @njit(**PART)
@@ -493,19 +591,21 @@ def empty_state(pos, pos_value, s1, s5, s6, s, s2, s3):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1):
     wide_vectors()
-    pos = np.empty((n_t,), i8)
-    pos_value = np.empty((n_t,), f8)
-    s1 = np.empty((n_t, n_b, n_d,), f8)
-    s5 = np.empty((n_t, n_b, n_v,), f8)
-    s6 = np.empty((n_v,), f8)
-    s = np.empty((n_t, n_b, n_d,), f8)
-    s2 = np.empty((n_t, n_b, n_v,), f8)
-    s3 = np.empty((n_v,), f8)
-    old_pos = np.empty((n_t,), i8)
-    old_s1 = np.empty((n_t, n_b, n_d,), f8)
-    old_s5 = np.empty((n_t, n_b, n_v,), f8)
-    S1_all = np.empty(tile, f4)
-    S2_all = np.empty(tile * n_v, f4)
+    pos = empty((n_t,), i8)
+    pos_value = empty((n_t,), f8)
+    s1 = empty((n_t, n_b, n_d,), f8)
+    s5 = empty((n_t, n_b, n_v,), f8)
+    s6 = empty((n_v,), f8)
+    s = empty((n_t, n_b, n_d,), f8)
+    s2 = empty((n_t, n_b, n_v,), f8)
+    s3 = empty((n_v,), f8)
+    old_pos = empty((n_t,), i8)
+    old_s1 = empty((n_t, n_b, n_d,), f8)
+    old_s5 = empty((n_t, n_b, n_v,), f8)
+    S1_all = empty((tile,), f4)
+    S2_all = empty((tile * n_v,), f4)
+    lanes4 = empty((64,), f4)
+    keys = empty((64,), i8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -514,24 +614,26 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
         s4 = f8(0.0)
         empty_state(pos, pos_value, s1, s5, s6, s, s2, s3)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             Kt_tile = Kt[b_Kt[b], t0:t0 + n]
             Vt_tile = Vt[b_Vt[b], t0:t0 + n]
-            S1 = S1_all[:n].reshape((n,))
-            S2 = S2_all[:n * n_v].reshape((n, n_v,))
+            S1 = shaped(S1_all, (n,))
+            S2 = shaped(S2_all, (n, n_v,))
             make_S1(S1, q[b_q[b]], n_b, Kt_tile, n_d, n)
             make_S2(S2, Vt_tile, n_b, n_v, n)
             old_m = m
             keep(pos, s1, s5, old_pos, old_s1, old_s5)
             r0 = fold_0(n_d, S1, n)
             m = larger(m, f8(r0))
-            best_pos(pos_value, pos, n_d, S1, t0, n)
-            ahead(Kt_tile, Kt_tile.size)
-            ahead(Vt_tile, Vt_tile.size)
+            best_pos(pos_value, pos, n_d, S1, t0, n, lanes4, keys)
             if t0 > begin:
                 s4 = rebase_1(s1, old_pos, pos, old_s1, n_t, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4)
-            fold_1a(t0, pos, Kt_tile, s1, n_d, n_b, n_t, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(Kt_tile, (n + at) * n_b * n_d, piece * n_b * n_d, 16)
+                ahead(Vt_tile, (n + at) * n_b * n_v, piece * n_b * n_v, 16)
+                fold_1a(t0 + at, pos, Kt_tile[at:at + piece], s1, n_d, n_b, n_t, piece)
             fold_1b(t0, pos, Vt_tile, s5, n_v, n_b, n_t, n)
             fold_1c(n_d, S1, m, S2, s6, n_v, n)
             r0 = fold_1d(n_d, S1, m, n)
@@ -541,8 +643,10 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -580,7 +684,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -14,9 +14,9 @@ One more element (a prime marks the new value)
     s2' = s2 + m[l]
     p1' = s'/s2'
     δ1  = p1 − p1'
-    s4' = s4 + Σ_c 2·δ1·(0 if p1 = p1 else s) + Σ_c δ1²·s2 + Σ_c m[l]·(r[l,c] − p1')²
+    s4' = s4 + Σ_c δ1²·s2 + Σ_c m[l]·(r[l,c] − p1')²
     δ2  = p1 − p1'
-    s1' = s1 + δ2·(0 if p1 = p1 else s) + δ1·δ2·s2 + δ1·(0 if p1 = p1 else s) + m[l]·(r[l,c] − p1')·(r[l,c__1] − p1')
+    s1' = s1 + δ1·δ2·s2 + m[l]·(r[l,c] − p1')·(r[l,c__1] − p1')
 
 Two states a and b
     s'   = s_a + s_b
@@ -26,17 +26,17 @@ Two states a and b
     p1'  = s'/s2'
     δ1_a = p1_a − p1'
     δ1_b = p1_b − p1'
-    s4'  = s4_a + Σ_c 2·δ1_a·(0 if p1_a = p1_a else s_a) + Σ_c δ1_a²·s2_a + s4_b + Σ_c 2·δ1_b·(0 if p1_b = p1_b else s_b) + Σ_c δ1_b²·s2_b
+    s4'  = s4_a + Σ_c δ1_a²·s2_a + s4_b + Σ_c δ1_b²·s2_b
     δ2_a = p1_a − p1'
     δ2_b = p1_b − p1'
-    s1'  = s1_a + δ2_a·(0 if p1_a = p1_a else s_a) + δ1_a·δ2_a·s2_a + δ1_a·(0 if p1_a = p1_a else s_a) + s1_b + δ2_b·(0 if p1_b = p1_b else s_b) + δ1_b·δ2_b·s2_b + δ1_b·(0 if p1_b = p1_b else s_b)
+    s1'  = s1_a + δ1_a·δ2_a·s2_a + s1_b + δ1_b·δ2_b·s2_b
 
 Dangers
     s2 divides and may be 0: the result is then what IEEE division gives
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 c05fc3aa2e8535abb8e3d7056a9c0f9b33a2364004f2bfb898b5e8e5e35ce5d9
+Certificate: sha256 e712e7cc3edb837c3bbb2819d1f07194f57d674e15969ffc99b1f871d9bdbb01
 Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python center_of_mass_inertia_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -48,7 +48,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"m": "l", "r": "l c", "basis": "c u"}
@@ -84,8 +86,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -99,29 +117,34 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART)
-def keep(p1, s, old_p1, old_s):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(s.shape[0]):
-        old_s[at0] = s[at0]
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
 
 
 @njit(**LOOP)
@@ -196,23 +219,7 @@ def rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c__1):
 
 
 @njit(**LOOP)
-def fold_1a(m, r, p1, n_c, n):
-    wide_vectors()
-    s4 = 0.0
-    for i_l in range(n):
-        t1 = 0.0
-        for i_c in range(n_c):
-            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
-            t3 = f8(r[i_l, i_c]) - t2
-            t4 = f8(m[i_l]) * t3
-            t5 = t4 * t3
-            t1 = t1 + t5
-        s4 = s4 + t1
-    return s4
-
-
-@njit(**LOOP)
-def fold_1b(m, r, p1, s1, n_c__1, n_c, n):
+def fold_1a(m, r, p1, s1, n_c__1, n_c, n):
     wide_vectors()
     for i_l in range(n):
         for i_c in range(n_c):
@@ -224,6 +231,30 @@ def fold_1b(m, r, p1, s1, n_c__1, n_c, n):
                 t5 = f8(r[i_l, i_c__1]) - t4
                 t6 = t3 * t5
                 s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
+
+
+@njit(**LOOP)
+def fold_1b(m, r, p1, n_c, n, real):
+    wide_vectors()
+    s4 = real(0.0)
+    for i_l in range(n):
+        t1 = real(0.0)
+        for i_c in range(n_c):
+            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t3 = apart(real(r[i_l, i_c]), t2, real)
+            t4 = real(m[i_l]) * t3
+            t5 = t4 * t3
+            t1 = t1 + t5
+        s4 = s4 + t1
+    return s4
+
+
+@njit(**PART)
+def keep(p1, s, old_p1, old_s):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s.shape[0]):
+        old_s[at0] = s[at0]
 
 
 @njit(**PART)
@@ -356,12 +387,12 @@ def empty_state(s, s1, p1, s3):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2):
     wide_vectors()
-    s = np.empty((n_c,), f8)
-    s1 = np.empty((n_c, n_c,), f8)
-    p1 = np.empty((n_c,), f8)
-    s3 = np.empty((n_c, n_u,), f8)
-    old_p1 = np.empty((n_c,), f8)
-    old_s = np.empty((n_c,), f8)
+    s = empty((n_c,), f8)
+    s1 = empty((n_c, n_c,), f8)
+    p1 = empty((n_c,), f8)
+    s3 = empty((n_c, n_u,), f8)
+    old_p1 = empty((n_c,), f8)
+    old_s = empty((n_c,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -370,7 +401,7 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_
         s4 = f8(0.0)
         empty_state(s, s1, p1, s3)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             r_tile = r[b_r[b], t0:t0 + n]
@@ -379,21 +410,27 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_
             fold_0a(m_tile, r_tile, s, n_c, n)
             r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
-            ahead(m_tile, m_tile.size)
-            ahead(r_tile, r_tile.size)
             value_1(p1, s, s2, n_c)
             if t0 > begin:
                 s4 = rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c)
-            r0 = fold_1a(m_tile, r_tile, p1, n_c, n)
-            s4 = s4 + r0
-            fold_1b(m_tile, r_tile, p1, s1, n_c, n_c, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(m_tile, (n + at), piece, 16)
+                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
+                fold_1a(m_tile[at:at + piece], r_tile[at:at + piece], p1, s1, n_c, n_c, piece)
+            r0 = fold_1b(m_tile, r_tile, p1, n_c, n, f4)
+            if not sound(r0):
+                r0 = fold_1b(m_tile, r_tile, p1, n_c, n, f8)
+            s4 = s4 + f8(r0)
         s4, out2[b] = finish(p1, s, s2, n_c, s4, s1, n_c, out0[b], s3, basis[b_basis[b]], n_u, out1[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -424,7 +461,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -30,7 +30,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"X": "l plane"}
@@ -61,8 +63,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -132,10 +150,10 @@ def empty_state(s, m1, n1, p1):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0):
     wide_vectors()
-    s = np.empty((n_plane,), f8)
-    m1 = np.empty((n_plane,), f8)
-    n1 = np.empty((n_plane,), f8)
-    p1 = np.empty((n_plane,), f8)
+    s = empty((n_plane,), f8)
+    m1 = empty((n_plane,), f8)
+    n1 = empty((n_plane,), f8)
+    p1 = empty((n_plane,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -143,7 +161,7 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0):
         m = f8(0)
         empty_state(s, m1, n1, p1)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             X_tile = X[b_X[b], t0:t0 + n]
             fold_0(X_tile, s, m1, n1, n_plane, n)
@@ -152,8 +170,10 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0):
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_X, X, n_l, n_plane, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, n_l, n_plane, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, n_l, n_plane, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -184,7 +204,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

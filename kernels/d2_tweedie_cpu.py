@@ -77,7 +77,7 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -90,11 +90,27 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
 @njit(**LOOP)
-def fold_0(y, p, n):
+def fold_0a(y, p, n):
     wide_vectors()
     s = 0.0
-    s2 = 0.0
     s1 = 0.0
     s4 = 0.0
     s6 = 0.0
@@ -105,7 +121,6 @@ def fold_0(y, p, n):
         t4 = t3 - f8(y[i_l])
         t5 = t4 + f8(p[i_l])
         s = s + t5
-        s2 = s2 + f8(y[i_l])
         t6 = np.log(f8(y[i_l]))
         t7 = t6 * f8(y[i_l])
         t8 = t7 - f8(y[i_l])
@@ -119,7 +134,18 @@ def fold_0(y, p, n):
         t14 = np.log(t13)
         t15 = t14 + (-1.0)
         s6 = s6 + t15
-    return s, s2, s1, s4, s6
+    return s, s1, s4, s6
+
+
+@njit(**LOOP)
+def fold_0b(y, n, real):
+    wide_vectors()
+    s2 = real(0.0)
+    c0 = middle(y)
+    for i_l in range(n):
+        s2 = s2 + minus(real(y[i_l]), c0)
+    s2 = f8(s2) + f8(n) * f8(c0)
+    return s2
 
 
 @njit(**PART)
@@ -165,24 +191,29 @@ def sweep(first, last, tile, block, b_y, y, b_p, p, n_l, out0, out1):
         s3 = f8(0)
         s5 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             y_tile = y[b_y[b], t0:t0 + n]
             p_tile = p[b_p[b], t0:t0 + n]
             N += 1 * n
-            r0, r1, r2, r3, r4 = fold_0(y_tile, p_tile, n)
+            r0, r1, r2, r3 = fold_0a(y_tile, p_tile, n)
             s = s + r0
-            s2 = s2 + r1
-            s1 = s1 + r2
-            s4 = s4 + r3
-            s6 = s6 + r4
+            s1 = s1 + r1
+            s4 = s4 + r2
+            s6 = s6 + r3
+            r0 = fold_0b(y_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0b(y_tile, n, f8)
+            s2 = s2 + f8(r0)
         p1, s3, out0[b], s5, out1[b] = finish(s2, N, s1, p1, s, s3, s6, s4, s5)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_y, y, b_p, p, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_y, y, b_p, p, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_y, y, b_p, p, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -213,7 +244,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

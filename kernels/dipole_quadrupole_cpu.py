@@ -50,7 +50,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"q": "l", "m": "l", "r": "l c", "basis": "c u"}
@@ -86,8 +88,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -101,29 +119,51 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART)
-def keep(p1, s3, old_p1, old_s3):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(s3.shape[0]):
-        old_s3[at0] = s3[at0]
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
 
 
 @njit(**LOOP)
@@ -136,14 +176,23 @@ def fold_0a(m, r, s, n_c, n):
 
 
 @njit(**LOOP)
-def fold_0b(m, q, n):
+def fold_0b(m, n):
     wide_vectors()
     s2 = 0.0
-    s1 = 0.0
     for i_l in range(n):
         s2 = s2 + f8(m[i_l])
-        s1 = s1 + f8(q[i_l])
-    return s2, s1
+    return s2
+
+
+@njit(**LOOP)
+def fold_0c(q, n, real):
+    wide_vectors()
+    s1 = real(0.0)
+    c0 = middle(q)
+    for i_l in range(n):
+        s1 = s1 + minus(real(q[i_l]), c0)
+    s1 = f8(s1) + f8(n) * f8(c0)
+    return s1
 
 
 @njit(**PART)
@@ -227,19 +276,27 @@ def fold_1b(q, r, p1, s5, n_c__1, n_c, n):
 
 
 @njit(**LOOP)
-def fold_1c(q, r, p1, n_c, n):
+def fold_1c(q, r, p1, n_c, n, real):
     wide_vectors()
-    s6 = 0.0
+    s6 = real(0.0)
     for i_l in range(n):
-        t1 = 0.0
+        t1 = real(0.0)
         for i_c in range(n_c):
             t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
-            t3 = f8(r[i_l, i_c]) - t2
-            t4 = f8(q[i_l]) * t3
+            t3 = apart(real(r[i_l, i_c]), t2, real)
+            t4 = real(q[i_l]) * t3
             t5 = t4 * t3
             t1 = t1 + t5
         s6 = s6 + t1
     return s6
+
+
+@njit(**PART)
+def keep(p1, s3, old_p1, old_s3):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s3.shape[0]):
+        old_s3[at0] = s3[at0]
 
 
 @njit(**PART)
@@ -337,13 +394,13 @@ def empty_state(s, s3, s5, p1, s4):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1):
     wide_vectors()
-    s = np.empty((n_c,), f8)
-    s3 = np.empty((n_c,), f8)
-    s5 = np.empty((n_c, n_c,), f8)
-    p1 = np.empty((n_c,), f8)
-    s4 = np.empty((n_c, n_u,), f8)
-    old_p1 = np.empty((n_c,), f8)
-    old_s3 = np.empty((n_c,), f8)
+    s = empty((n_c,), f8)
+    s3 = empty((n_c,), f8)
+    s5 = empty((n_c, n_c,), f8)
+    p1 = empty((n_c,), f8)
+    s4 = empty((n_c, n_u,), f8)
+    old_p1 = empty((n_c,), f8)
+    old_s3 = empty((n_c,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -353,7 +410,7 @@ def sweep(first, last, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l,
         s6 = f8(0.0)
         empty_state(s, s3, s5, p1, s4)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             r_tile = r[b_r[b], t0:t0 + n]
@@ -361,26 +418,35 @@ def sweep(first, last, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l,
             old_s1 = s1
             keep(p1, s3, old_p1, old_s3)
             fold_0a(m_tile, r_tile, s, n_c, n)
-            r0, r1 = fold_0b(m_tile, q_tile, n)
+            r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
-            s1 = s1 + r1
-            ahead(q_tile, q_tile.size)
-            ahead(m_tile, m_tile.size)
-            ahead(r_tile, r_tile.size)
+            r0 = fold_0c(q_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0c(q_tile, n, f8)
+            s1 = s1 + f8(r0)
             value_1(p1, s, s2, n_c)
             if t0 > begin:
                 s6 = rebase_1(s3, old_s3, old_p1, p1, old_s1, n_c, s5, n_c, s6)
-            fold_1a(q_tile, r_tile, p1, s3, n_c, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(q_tile, (n + at), piece, 16)
+                ahead(m_tile, (n + at), piece, 16)
+                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
+                fold_1a(q_tile[at:at + piece], r_tile[at:at + piece], p1, s3, n_c, piece)
             fold_1b(q_tile, r_tile, p1, s5, n_c, n_c, n)
-            r0 = fold_1c(q_tile, r_tile, p1, n_c, n)
-            s6 = s6 + r0
+            r0 = fold_1c(q_tile, r_tile, p1, n_c, n, f4)
+            if not sound(r0):
+                r0 = fold_1c(q_tile, r_tile, p1, n_c, n, f8)
+            s6 = s6 + f8(r0)
         s6 = finish(p1, s, s2, n_c, s3, s1, s5, n_c, s6, out0[b], s4, basis[b_basis[b]], n_u, out1[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -411,7 +477,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -35,7 +35,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l"}
@@ -68,8 +70,32 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -104,46 +130,106 @@ def comes_first(value, best, at):
 
 
 @njit(**PART)
+def precedes(value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position."""
+    equal = value == best or (value != value and best != best)
+    return comes_first(value, best, at) or (equal and position < at)
+
+
+@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if comes_first(value, best[place], at[place]):
-        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+    if precedes(value, position, best[place], at[place]):
+        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
 
 
-@njit(**LOOP)
-def best_top(top, top_at, x, start, n):
+NO_LANE = i8(-2**63)
+
+
+@njit(**PART)
+def ordered4(x, lane):
+    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
+    order = i4(0) if x == f4(0) else bits(f4(x), i4)
+    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
+    return (i8(order) << i8(32)) + (63 - lane)
+
+
+@njit(**PART)
+def beaten4(best, at, start):
+    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
+    if at[-1] < 0:
+        return NO_LANE
+    lane = at[-1] - start
+    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
+
+
+@njit(**PART)
+def highest(keys, below):
+    """The largest of the numbers below a bound."""
     wide_vectors()
-    for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            r0 = larger(r0, x[i_l])
-        if top_at[-1] < 0 or not r0 <= top[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                insert(top, top_at, f8(x[i_l]), (start + i_l))
+    found = NO_LANE
+    for lane in range(64):
+        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
+    return found
+
+
+@njit(**PART)
+def least(best, at, lanes, keys, n):
+    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
+    if at[-1] >= 0 or n <= 64:
+        return best[-1]
+    key = i8(2**63 - 1)
+    for place in range(at.shape[0]):
+        key = highest(keys, key)
+    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
 
 
 @njit(**LOOP)
-def best_top2(top2, top2_at, x, start, n):
+def best_top(top, top_at, x, start, n, lanes4, keys):
     wide_vectors()
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
     for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            t1 = -x[i_l]
-            r0 = larger(r0, t1)
-        if top2_at[-1] < 0 or not r0 <= top2[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                t1 = -x[i_l]
-                insert(top2, top2_at, f8(t1), (start + i_l))
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            lanes4[lane] = larger(lanes4[lane], x[np.uint64(i_l)])
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(top, top_at, lanes4, keys, n)
+    while rank > beaten4(top, top_at, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            value = f8(x[np.uint64(i_l)])
+            if not value < bound:
+                insert(top, top_at, value, (start + i_l))
+        rank = highest(keys, rank)
+
+
+@njit(**LOOP)
+def best_top2(top2, top2_at, x, start, n, lanes4, keys):
+    wide_vectors()
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
+    for i0 in range(0, n, 64):
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            t1 = -x[np.uint64(i_l)]
+            lanes4[lane] = larger(lanes4[lane], t1)
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(top2, top2_at, lanes4, keys, n)
+    while rank > beaten4(top2, top2_at, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            t1 = -x[np.uint64(i_l)]
+            value = f8(t1)
+            if not value < bound:
+                insert(top2, top2_at, value, (start + i_l))
+        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -187,28 +273,32 @@ def empty_state(top, top_at, top2, top2_at):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
     wide_vectors()
-    top = np.empty((n_t,), f8)
-    top_at = np.empty((n_t,), i8)
-    top2 = np.empty((n_t,), f8)
-    top2_at = np.empty((n_t,), i8)
+    top = empty((n_t,), f8)
+    top_at = empty((n_t,), i8)
+    top2 = empty((n_t,), f8)
+    top2_at = empty((n_t,), i8)
+    lanes4 = empty((64,), f4)
+    keys = empty((64,), i8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
         b = rest
         empty_state(top, top_at, top2, top2_at)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            best_top(top, top_at, x_tile, t0, n)
-            best_top2(top2, top2_at, x_tile, t0, n)
+            best_top(top, top_at, x_tile, t0, n, lanes4, keys)
+            best_top2(top2, top2_at, x_tile, t0, n, lanes4, keys)
         out0[b], out1[b] = finish(top, n_t, top2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, n_t, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, n_t, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, n_t, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -246,7 +336,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -97,7 +97,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -112,43 +112,86 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
+
+
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
 
 
 @njit(**LOOP)
-def fold_0(x, g, v_b, n):
+def fold_0a(v_b, n):
     wide_vectors()
-    s = 0.0
-    s5 = 0.0
-    s6 = 0.0
-    s9 = 0.0
-    s11 = 0.0
     s12 = 0.0
     for i_l in range(n):
-        s = s + f8(x[i_l])
-        s5 = s5 + f8(g[i_l])
-        s6 = s6 + f8(v_b[i_l])
-        t1 = f8(g[i_l]) * f8(g[i_l])
+        t1 = f8(v_b[i_l]) * f8(v_b[i_l])
+        s12 = s12 + t1
+    return s12
+
+
+@njit(**LOOP)
+def fold_0b(x, g, v_b, n, real):
+    wide_vectors()
+    s = real(0.0)
+    s5 = real(0.0)
+    s6 = real(0.0)
+    s9 = real(0.0)
+    s11 = real(0.0)
+    c0 = middle(x)
+    c1 = middle(g)
+    c2 = middle(v_b)
+    for i_l in range(n):
+        s = s + minus(real(x[i_l]), c0)
+        s5 = s5 + minus(real(g[i_l]), c1)
+        s6 = s6 + minus(real(v_b[i_l]), c2)
+        t1 = real(g[i_l]) * real(g[i_l])
         s9 = s9 + t1
-        t2 = f8(v_b[i_l]) * f8(g[i_l])
+        t2 = real(v_b[i_l]) * real(g[i_l])
         s11 = s11 + t2
-        t3 = f8(v_b[i_l]) * f8(v_b[i_l])
-        s12 = s12 + t3
-    return s, s5, s6, s9, s11, s12
+    s = f8(s) + f8(n) * f8(c0)
+    s5 = f8(s5) + f8(n) * f8(c1)
+    s6 = f8(s6) + f8(n) * f8(c2)
+    return s, s5, s6, s9, s11
 
 
 @njit(**PART)
@@ -186,26 +229,26 @@ def rebase_1(s2, old_p1, p1, old_N, s1, old_s5, s7, old_s8, old_s9, s10, old_s11
 
 
 @njit(**LOOP)
-def fold_1(x, p1, g, v_b, n):
+def fold_1(x, p1, g, v_b, n, real):
     wide_vectors()
-    s2 = 0.0
-    s1 = 0.0
-    s7 = 0.0
-    s8 = 0.0
-    s10 = 0.0
+    s2 = real(0.0)
+    s1 = real(0.0)
+    s7 = real(0.0)
+    s8 = real(0.0)
+    s10 = real(0.0)
     t1 = p1 if np.isfinite(p1) else 0.0
     for i_l in range(n):
-        t2 = f8(x[i_l]) - t1
+        t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
         s2 = s2 + t3
-        t4 = f8(g[i_l]) * t2
+        t4 = real(g[i_l]) * t2
         s1 = s1 + t4
-        t5 = f8(g[i_l]) * f8(g[i_l])
+        t5 = real(g[i_l]) * real(g[i_l])
         t6 = t5 * t2
         t7 = t6 * t2
         s7 = s7 + t7
         s8 = s8 + t6
-        t8 = f8(v_b[i_l]) * f8(g[i_l])
+        t8 = real(v_b[i_l]) * real(g[i_l])
         t9 = t8 * t2
         s10 = s10 + t9
     return s2, s1, s7, s8, s10
@@ -342,11 +385,11 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
         p3 = f8(0)
         s4 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
+            v_b_tile = v_b[b_b[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
             old_p1 = p1
             old_N = N
             old_s5 = s5
@@ -354,41 +397,50 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             old_s9 = s9
             old_s11 = s11
             N += 1 * n
-            r0, r1, r2, r3, r4, r5 = fold_0(x_tile, g_tile, v_b_tile, n)
-            s = s + r0
-            s5 = s5 + r1
-            s6 = s6 + r2
-            s9 = s9 + r3
-            s11 = s11 + r4
-            s12 = s12 + r5
-            ahead(x_tile, x_tile.size)
-            ahead(g_tile, g_tile.size)
-            ahead(v_b_tile, v_b_tile.size)
+            r0 = fold_0a(v_b_tile, n)
+            s12 = s12 + r0
+            r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f4)
+            if not np.isfinite(r0) or not np.isfinite(r1) or not np.isfinite(r2) or not sound(r3) or not sound(r4):
+                r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f8)
+            s = s + f8(r0)
+            s5 = s5 + f8(r1)
+            s6 = s6 + f8(r2)
+            s9 = s9 + f8(r3)
+            s11 = s11 + f8(r4)
             p1 = value_1(s, N)
             if t0 > begin:
                 s2, s1, s7, s8, s10 = rebase_1(s2, old_p1, p1, old_N, s1, old_s5, s7, old_s8, old_s9, s10, old_s11)
-            r0, r1, r2, r3, r4 = fold_1(x_tile, p1, g_tile, v_b_tile, n)
-            s2 = s2 + r0
-            s1 = s1 + r1
-            s7 = s7 + r2
-            s8 = s8 + r3
-            s10 = s10 + r4
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                ahead(g_tile, (n + at), piece, 16)
+                ahead(v_b_tile, (n + at), piece, 16)
+                r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], v_b_tile[at:at + piece], piece, f4)
+                if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4):
+                    r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], v_b_tile[at:at + piece], piece, f8)
+                s2 = s2 + f8(r0)
+                s1 = s1 + f8(r1)
+                s7 = s7 + f8(r2)
+                s8 = s8 + f8(r3)
+                s10 = s10 + f8(r4)
         p1, s2, s1, s7, s8, s10, p2, s3, p3, s4 = finish(s, N, p1, s2, s1, s5, s7, s8, s9, s10, s11, p2, s6, s3, p3, s12)
         for t0 in range(0, n_l, tile):
-            n = min(tile, n_l - t0)
+            n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
             v_b_tile = v_b[b_b[b], t0:t0 + n]
-            ahead(x_tile, n_l)
-            ahead(g_tile, n_l)
-            ahead(v_b_tile, n_l)
+            ahead(x_tile, n_l, n, 16)
+            ahead(g_tile, n_l, n, 16)
+            ahead(v_b_tile, n_l, n, 16)
             map_0(out0[b, t0:t0 + n], s4, n_l, s2, x_tile, s, g_tile, v_b_tile, s3, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -419,7 +471,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

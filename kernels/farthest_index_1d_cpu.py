@@ -28,7 +28,7 @@ Dangers
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, difference, sum_pulls_invariant,
 sum_of_invariant, reset, abs_is_maximum, max_shifts, argmax_ignores_shift, argmax_of_maximum
 Certificate: sha256 78e569f259dd37c9113623c8dc0f276eea4da2c51f5df6d7dd7c85ffb4f94b07
-Schedule: tiles of 1024 along l, rows shared between threads
+Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python farthest_index_1d_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -44,7 +44,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"x": "l"}
 DTYPES = {"x": "float32"}
-TILE, BLOCK = 1024, 1
+TILE, BLOCK = 2048, 1
 
 
 def farthest_index_1d(x, *, threads=None):
@@ -71,7 +71,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -84,23 +84,37 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@intrinsic
-def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
-    def emit(context, builder, signature, args):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
-        return context.get_dummy_value()
-    return types.none(array, place), emit
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
 
 
 @njit(**PART)
@@ -110,16 +124,48 @@ def comes_first(value, best, at):
 
 
 @njit(**LOOP)
-def fold_0(i1, i1_value, j1, j1_value, x, start, n):
+def fold_0(x, n, real):
     wide_vectors()
-    s = 0.0
+    s = real(0.0)
+    c0 = middle(x)
     for i_l in range(n):
-        s = s + f8(x[i_l])
-        if comes_first(f8(x[i_l]), i1_value, i1):
-            i1, i1_value = (start + i_l), f8(x[i_l])
-        if comes_first(-f8(x[i_l]), -j1_value, j1):
-            j1, j1_value = (start + i_l), f8(x[i_l])
-    return s, i1, i1_value, j1, j1_value
+        s = s + minus(real(x[i_l]), c0)
+    s = f8(s) + f8(n) * f8(c0)
+    return s
+
+
+@njit(**LOOP)
+def best_i1(i1, i1_value, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = larger(r0, x[np.uint64(i_l)])
+        if comes_first(f8(r0), i1_value, i1):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(f8(x[np.uint64(i_l)]), i1_value, i1):
+                    i1, i1_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return i1, i1_value
+
+
+@njit(**LOOP)
+def best_j1(j1, j1_value, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = smaller(r0, x[np.uint64(i_l)])
+        if comes_first(-f8(r0), -j1_value, j1):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(-f8(x[np.uint64(i_l)]), -j1_value, j1):
+                    j1, j1_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return j1, j1_value
 
 
 @njit(**PART)
@@ -133,19 +179,22 @@ def rebase_1(old_i1, i1, s1, old_j1, j1, s3):
     return s1, s3
 
 
-@njit(**LOOP)
-def fold_1(start, i1, x, j1, n):
-    wide_vectors()
+@njit(**PART)
+def pick_s1(start, n, i1, x):
+    i_l = i1 - start
     s1 = 0.0
+    if 0 <= i_l < n:
+        s1 = f8(x[i_l])
+    return s1
+
+
+@njit(**PART)
+def pick_s3(start, n, j1, x):
+    i_l = j1 - start
     s3 = 0.0
-    for i_l in range(n):
-        t1 = (start + i_l) == i1
-        t2 = f8(x[i_l]) if t1 else f8(0)
-        s1 = s1 + t2
-        t3 = (start + i_l) == j1
-        t4 = f8(x[i_l]) if t3 else f8(0)
-        s3 = s3 + t4
-    return s1, s3
+    if 0 <= i_l < n:
+        s3 = f8(x[i_l])
+    return s3
 
 
 @njit(**PART)
@@ -199,26 +248,32 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         v_i = i8(0)
         s2 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             old_i1 = i1
             old_j1 = j1
-            r0, i1, i1_value, j1, j1_value = fold_0(i1, i1_value, j1, j1_value, x_tile, t0, n)
-            s = s + r0
-            ahead(x_tile, x_tile.size)
+            r0 = fold_0(x_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0(x_tile, n, f8)
+            s = s + f8(r0)
+            i1, i1_value = best_i1(i1, i1_value, x_tile, t0, n)
+            j1, j1_value = best_j1(j1, j1_value, x_tile, t0, n)
             if t0 > begin:
                 s1, s3 = rebase_1(old_i1, i1, s1, old_j1, j1, s3)
-            r0, r1 = fold_1(t0, i1, x_tile, j1, n)
+            r0 = pick_s1(t0, n, i1, x_tile)
             s1 = s1 + r0
-            s3 = s3 + r1
+            r0 = pick_s3(t0, n, j1, x_tile)
+            s3 = s3 + r0
         s1, s3, p1, v_i, out0[b], s2, out1[b] = finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, v_i, s2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -249,7 +304,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -368,7 +423,7 @@ def definition(x):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal'}, {}, []
-    for length in (513, 2055, 5117):
+    for length in (1025, 4103, 10237):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

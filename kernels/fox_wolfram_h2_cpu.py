@@ -30,7 +30,10 @@ from math import prod
 
 import numpy as np
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"p": "l c", "basis": "c u"}
@@ -62,8 +65,41 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -148,9 +184,9 @@ def empty_state(s):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0):
     wide_vectors()
-    s = np.empty((n_c, n_u,), f8)
-    S1_all = np.empty(tile, f4)
-    S2_all = np.empty(tile * n_u, f4)
+    s = empty((n_c, n_u,), f8)
+    S1_all = empty((tile,), f4)
+    S2_all = empty((tile * n_u,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -158,11 +194,11 @@ def sweep(first, last, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0)
         s2 = f8(0.0)
         empty_state(s)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             p_tile = p[b_p[b], t0:t0 + n]
-            S1 = S1_all[:n].reshape((n,))
-            S2 = S2_all[:n * n_u].reshape((n, n_u,))
+            S1 = shaped(S1_all, (n,))
+            S2 = shaped(S2_all, (n, n_u,))
             make_S1(S1, p_tile, n_c, n)
             make_S2(S2, p_tile, basis[b_basis[b]], n_c, n_u, n)
             fold_0a(p_tile, S1, S2, s, n_u, n_c, n)
@@ -173,8 +209,10 @@ def sweep(first, last, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0)
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_p, p, b_basis, basis, n_l, n_c, n_u, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -205,7 +243,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -55,7 +55,8 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -68,12 +69,18 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
 @njit(**LOOP)
-def fold_0(w, x, n):
+def fold_0(w, x, n, real):
     wide_vectors()
-    s = 0.0
+    s = real(0.0)
     for i_l in range(n):
-        t1 = f8(w[i_l]) * f8(x[i_l])
+        t1 = real(w[i_l]) * real(x[i_l])
         s = s + t1
     return s
 
@@ -93,19 +100,23 @@ def sweep(first, last, tile, block, b_w, w, b_x, x, n_l, out0):
         b = rest
         s = f8(0.0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             w_tile = w[b_w[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
-            r0 = fold_0(w_tile, x_tile, n)
-            s = s + r0
+            r0 = fold_0(w_tile, x_tile, n, f4)
+            if not sound(r0):
+                r0 = fold_0(w_tile, x_tile, n, f8)
+            s = s + f8(r0)
         out0[b] = finish(s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_w, w, b_x, x, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_w, w, b_x, x, n_l, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_w, w, b_x, x, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -136,7 +147,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

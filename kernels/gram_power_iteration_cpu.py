@@ -27,17 +27,20 @@ Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant,
 contract_absorbs_factor, sum_enters_contract
 Certificate: sha256 9c5056a8d004b4e7de7f3f9309d3bd1d66e26fbd1f96b17aebe4b0b528379d9d
 Schedule: tiles of 8192 along l, rows shared between threads
-Needs NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot).  `python gram_power_iteration_cpu.py` checks it.
+Needs NumPy and Numba.  `python gram_power_iteration_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
 import sys
 import time
-from contextlib import nullcontext
 from math import prod
 
 import numpy as np
+from llvmlite import binding, ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"X": "l c"}
@@ -60,17 +63,49 @@ def one_pass(arrays, scalars, threads):
     out0 = written(lengths, batch, "c", f4)
     out1 = written(lengths, batch, "", f4)
     items = prod(batch)
-    with one_blas_thread():
-        kernel(
-            threads or get_num_threads(), items, TILE, BLOCK,
-            *laid_out(arrays["X"], INPUTS["X"], "l c", batch),
-            lengths["l"], lengths["c"], out0, out1)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["X"], INPUTS["X"], "l c", batch),
+        lengths["l"], lengths["c"], out0, out1)
     return (given_back(out0, batch, "c", "c"), given_back(out1, batch, "", ""))
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -82,12 +117,170 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+HOST = binding.get_host_cpu_features()
+WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
+ROWS, VECTORS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2
+
+
+def _vectors(array):
+    """The LLVM type of a vector of an array's numbers, how many they are, and the bytes of one."""
+    real, size = (ir.FloatType(), 4) if array.dtype == types.float32 else (ir.DoubleType(), 8)
+    return ir.VectorType(real, WIDE // size), WIDE // size, size
+
+
+def _place(builder, array, row, column):
+    """The address of an element."""
+    length = builder.udiv(builder.extract_value(array.strides, 0), array.itemsize)
+    return builder.gep(array.data, [builder.add(builder.mul(row, length), column)])
+
+
+def _patch(vectors):
+    """A function for up to ROWS rows of a product, and `vectors` vectors of their columns."""
+    @intrinsic
+    def patch(context, left, first, right, at, into, row, column, count, keep):
+        """into[row:row + count, column:] = left[first:] · right[:, at:], plus what is there if `keep`."""
+        def emit(context, builder, signature, args):
+            a, b, c = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 2, 4))
+            (vector, lanes, align), number = _vectors(left), ir.IntType(64)
+            undefined, spread = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            last = builder.sub(args[7], number(1))
+            row_of = [builder.select(builder.icmp_signed("<", number(each), last), number(each), last) for each in range(ROWS)]
+            lefts = [_place(builder, a, builder.add(args[1], each), number(0)) for each in row_of]
+            sums = [[cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * lanes)) for _ in range(vectors)] for _ in row_of]
+
+            def places(start):
+                return [builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for each in range(vectors)]
+
+            def add(total, more, **flags):
+                builder.store(builder.fadd(builder.load(total), more, **flags), total)
+
+            with cgutils.for_range(builder, builder.extract_value(a.shape, 1)) as loop:
+                rights = [builder.load(place, align=align) for place in places(_place(builder, b, loop.index, args[3]))]
+                for start, totals in zip(lefts, sums):
+                    one = builder.insert_element(undefined, builder.load(builder.gep(start, [loop.index])), ir.IntType(32)(0))
+                    one = builder.shuffle_vector(one, undefined, spread)
+                    for other, total in zip(rights, totals):
+                        add(total, builder.fmul(one, other, flags=("contract",)), flags=("contract",))
+            targets = [list(zip(sums[each], places(_place(builder, c, builder.add(args[5], row_of[each]), args[6])))) for each in range(ROWS)]
+            with builder.if_then(args[8]):
+                for total, place in sum(targets, []):
+                    add(total, builder.load(place, align=align))
+            for total, place in sum(targets, []):
+                builder.store(builder.load(total), place, align=align)
+            return context.get_dummy_value()
+        return types.none(left, first, right, at, into, row, column, count, keep), emit
+    return patch
+
+
+narrow_rows, wide_rows = _patch(1), _patch(VECTORS)
+
+
+@intrinsic
+def turned(context, right, row, column, panel, to):
+    """panel[column:, to:] = right[row:, column:].T for a square as long as a vector: log2 of that exchanges of blocks."""
+    def emit(context, builder, signature, args):
+        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
+        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
+
+        def place(array, row, step, column):
+            return builder.bitcast(_place(builder, array, builder.add(row, number(step)), column), vector.as_pointer())
+
+        lines = [builder.load(place(source, args[1], step, args[2]), align=align) for step in range(lanes)]
+        far = lanes // 2
+        while far:
+            low = [lanes + lane - far if lane & far else lane for lane in range(lanes)]
+            high = [lanes + lane if lane & far else lane + far for lane in range(lanes)]
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), lanes), lane) for lane in (low, high))
+            for line in range(lanes):
+                if not line & far:
+                    pair = lines[line], lines[line + far]
+                    lines[line], lines[line + far] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
+            far //= 2
+        for step, line in enumerate(lines):
+            builder.store(line, place(target, args[2], step, args[4]), align=align)
+        return context.get_dummy_value()
+    return types.none(right, row, column, panel, to), emit
+
+
 @njit(**PART)
-def add(into, product):
-    """into += product."""
-    for i in range(into.shape[0]):
-        for j in range(into.shape[1]):
-            into[i, j] += product[i, j]
+def turn(right, first, width, panel):
+    """Some rows of an array become the columns of the panel."""
+    square, length = WIDE // right.itemsize, right.shape[1]
+    inner, whole = width // square * square, length // square * square
+    for i in range(0, inner, square):
+        for k in range(0, whole, square):
+            turned(right, first + i, k, panel, i)
+    for i in range(width):
+        for k in range(whole if i < inner else 0, length):
+            panel[k, i] = right[first + i, k]
+
+
+@intrinsic
+def gathered(context, right, row, first, panel):
+    """panel[row] = right[row, first:], all its vectors."""
+    def emit(context, builder, signature, args):
+        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
+        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
+        starts = _place(builder, source, args[1], args[2]), _place(builder, target, args[1], number(0))
+        places = [[builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for start in starts] for each in range(VECTORS)]
+        for value, into in [(builder.load(place, align=align), into) for place, into in places]:
+            builder.store(value, into, align=align)
+        return context.get_dummy_value()
+    return types.none(right, row, first, panel), emit
+
+
+@njit(**PART)
+def gather(right, first, width, panel):
+    """Some columns of an array become the columns of the panel."""
+    for k in range(right.shape[0]):
+        if width == panel.shape[1]:
+            gathered(right, k, first, panel)
+        else:
+            for j in range(width):
+                panel[k, j] = right[k, first + j]
+
+
+@njit(**LOOP)
+def dots(left, right, into, keep):
+    """into = left · right.T for one row, plus what is there if `keep`."""
+    wide_vectors()
+    for j in range(right.shape[0]):
+        total = into.dtype.type(0)
+        for k in range(right.shape[1]):
+            total += left[0, k] * right[j, k]
+        into[0, j] = total + into[0, j] if keep else total
+
+
+@njit(**PART)
+def multiply(left, right, turns, panel, into, keep):
+    """into = left · right (or left · right.T if it turns), plus what is there if `keep`; the panel is memory to work in."""
+    (rows, columns), square = into.shape, WIDE // into.itemsize
+    if turns and rows == 1:
+        dots(left, right, into, keep)
+        return
+    j = i8(0)
+    while j < columns:
+        strip = VECTORS * square if columns - j >= VECTORS * square else square
+        width = strip if j + strip < columns else columns - j
+        gathers = width < strip or rows > 4 * ROWS and columns > strip
+        if turns:
+            turn(right, j, width, panel)
+        elif gathers:
+            gather(right, j, width, panel)
+        source, at = (panel, 0) if turns or gathers else (right, j)
+        for i in range(0, rows, ROWS):
+            count = ROWS if i + ROWS < rows else rows - i
+            if strip > square:
+                wide_rows(left, i, source, at, into, i, j, count, keep)
+            elif width == strip:
+                narrow_rows(left, i, source, at, into, i, j, count, keep)
+            else:
+                end = len(panel) - ROWS
+                narrow_rows(left, i, source, at, panel, end, 0, count, False)
+                for row in range(count):
+                    for column in range(width):
+                        into[i + row, j + column] = panel[end + row, column] + (into[i + row, j + column] if keep else 0)
+        j += strip
 
 
 @njit(**LOOP)
@@ -202,16 +395,16 @@ def empty_state(s, s1, p1, s2, p2, s3, p3):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, n_l, n_c, out0, out1):
     wide_vectors()
-    s = np.empty((n_c,), f4)
-    s1 = np.empty((n_c, n_c,), f8)
-    p1 = np.empty((n_c,), f4)
-    s2 = np.empty((n_c,), f4)
-    p2 = np.empty((n_c,), f4)
-    s3 = np.empty((n_c,), f4)
-    p3 = np.empty((n_c,), f4)
-    S1_all = np.empty(tile, f4)
-    P1_all = np.empty(tile, f4)
-    R1_all = np.empty((1, n_c), f4)
+    s = empty((n_c,), f4)
+    s1 = empty((n_c, n_c,), f8)
+    p1 = empty((n_c,), f4)
+    s2 = empty((n_c,), f4)
+    p2 = empty((n_c,), f4)
+    s3 = empty((n_c,), f4)
+    p3 = empty((n_c,), f4)
+    panel = empty((tile + ROWS, VECTORS * WIDE // 4), f4)
+    S1_all = empty((tile,), f4)
+    P1_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -219,24 +412,25 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_c, out0, out1):
         s4 = f8(0)
         empty_state(s, s1, p1, s2, p2, s3, p3)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             X_tile = X[b_X[b], t0:t0 + n]
-            S1 = S1_all[:n].reshape((n,))
-            P1 = P1_all[:1 * n].reshape((1, n))
+            S1 = shaped(S1_all, (n,))
+            P1 = shaped(P1_all, (1, n))
             make_S1(S1, X_tile, n_c, n)
             fold_0a(S1, P1[0], n)
             fold_0b(X_tile, s1, n_c, n_c, n)
-            np.dot(P1, X_tile, R1_all[:1])
-            add(s.reshape((1, n_c)), R1_all[:1])
+            multiply(P1, X_tile, b1(False), panel, shaped(s, (1, n_c)), b1(True))
         s4 = finish(p1, s, n_c, s2, s1, n_c, p2, s3, out0[b], p3, n_c)
         out1[b] = finish_b(s4)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_X, X, n_l, n_c, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, n_l, n_c, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, n_l, n_c, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -267,7 +461,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -279,15 +473,6 @@ def given_back(output, batch, order, axes):
     """An output with dimensions (batch…, its axes…); a scalar if there are none."""
     full = output.reshape(batch + output.shape[1:])
     return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
-
-
-def one_blas_thread():
-    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, user_api="blas")
 
 
 AXES = ('l', 'c')

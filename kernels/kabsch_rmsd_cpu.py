@@ -58,7 +58,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"X": "l plane", "Y": "l plane"}
@@ -91,8 +93,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -106,29 +124,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
-
-
-@njit(**PART)
-def keep(p1, p2, old_p1, old_p2):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(p2.shape[0]):
-        old_p2[at0] = p2[at0]
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**LOOP)
@@ -210,6 +220,14 @@ def fold_1(X, p1, Y, p2, s1, s6, s7, n_plane__1, n_plane, n):
                 s6[i_plane, i_plane__1] = s6[i_plane, i_plane__1] + t8
                 t11 = t10 * t4
                 s7[i_plane, i_plane__1] = s7[i_plane, i_plane__1] + t11
+
+
+@njit(**PART)
+def keep(p1, p2, old_p1, old_p2):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(p2.shape[0]):
+        old_p2[at0] = p2[at0]
 
 
 @njit(**PART)
@@ -503,15 +521,15 @@ def empty_state(s, s2, s1, s6, s7, p1, p2):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
     wide_vectors()
-    s = np.empty((n_plane,), f8)
-    s2 = np.empty((n_plane,), f8)
-    s1 = np.empty((n_plane, n_plane,), f8)
-    s6 = np.empty((n_plane, n_plane,), f8)
-    s7 = np.empty((n_plane, n_plane,), f8)
-    p1 = np.empty((n_plane,), f8)
-    p2 = np.empty((n_plane,), f8)
-    old_p1 = np.empty((n_plane,), f8)
-    old_p2 = np.empty((n_plane,), f8)
+    s = empty((n_plane,), f8)
+    s2 = empty((n_plane,), f8)
+    s1 = empty((n_plane, n_plane,), f8)
+    s6 = empty((n_plane, n_plane,), f8)
+    s7 = empty((n_plane, n_plane,), f8)
+    p1 = empty((n_plane,), f8)
+    p2 = empty((n_plane,), f8)
+    old_p1 = empty((n_plane,), f8)
+    old_p2 = empty((n_plane,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -524,7 +542,7 @@ def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
         s5 = f8(0)
         empty_state(s, s2, s1, s6, s7, p1, p2)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             X_tile = X[b_X[b], t0:t0 + n]
             Y_tile = Y[b_Y[b], t0:t0 + n]
@@ -532,19 +550,23 @@ def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
             keep(p1, p2, old_p1, old_p2)
             N += 1 * n
             fold_0(X_tile, s, Y_tile, s2, n_plane, n)
-            ahead(X_tile, X_tile.size)
-            ahead(Y_tile, Y_tile.size)
             value_1(p1, s, N, n_plane, p2, s2)
             if t0 > begin:
                 rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane, n_plane, s6, s7)
-            fold_1(X_tile, p1, Y_tile, p2, s1, s6, s7, n_plane, n_plane, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
+                ahead(Y_tile, (n + at) * n_plane, piece * n_plane, 16)
+                fold_1(X_tile[at:at + piece], p1, Y_tile[at:at + piece], p2, s1, s6, s7, n_plane, n_plane, piece)
         s3, s4, p3, p4, s5, out0[b] = finish(p1, s, N, n_plane, p2, s2, s1, n_plane, s6, s7, n_plane, s3, s4, p3, p4, s5, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -575,7 +597,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

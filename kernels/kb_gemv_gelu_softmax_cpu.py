@@ -32,7 +32,10 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"W": "l k", "x": "k", "b": "l"}
@@ -66,8 +69,49 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -81,21 +125,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -103,8 +147,8 @@ def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -114,7 +158,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 
 
 def _extreme(name):
@@ -238,7 +282,7 @@ def map_0(out0, s, W, x, n_k, v_b, m, n):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
     wide_vectors()
-    S1_all = np.empty(tile, f4)
+    S1_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -246,35 +290,39 @@ def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
         m = f8((-inf))
         s = f8(0.0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             W_tile = W[b_W[b], t0:t0 + n]
             v_b_tile = v_b[b_b[b], t0:t0 + n]
-            S1 = S1_all[:n].reshape((n,))
+            S1 = shaped(S1_all, (n,))
             make_S1(S1, W_tile, x[b_x[b]], n_k, n)
             old_m = m
             r0 = fold_0(S1, v_b_tile, n)
             m = larger(m, f8(r0))
-            ahead(W_tile, W_tile.size)
-            ahead(v_b_tile, v_b_tile.size)
             if t0 > begin:
                 s = rebase_1(old_m, m, s)
-            r0 = fold_1(S1, v_b_tile, m, n)
-            s = s + f8(r0)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(W_tile, (n + at) * n_k, piece * n_k, 16)
+                ahead(v_b_tile, (n + at), piece, 16)
+                r0 = fold_1(S1[at:at + piece], v_b_tile[at:at + piece], m, piece)
+                s = s + f8(r0)
         s = finish(m, s)
         for t0 in range(0, n_l, tile):
-            n = min(tile, n_l - t0)
+            n = tile if t0 + tile < n_l else n_l - t0
             W_tile = W[b_W[b], t0:t0 + n]
             v_b_tile = v_b[b_b[b], t0:t0 + n]
-            ahead(W_tile, n_l * n_k)
-            ahead(v_b_tile, n_l)
+            ahead(W_tile, n_l * n_k, n * n_k, 16)
+            ahead(v_b_tile, n_l, n, 16)
             map_0(out0[b, t0:t0 + n], s, W_tile, x[b_x[b]], n_k, v_b_tile, m, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -305,7 +353,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -35,7 +35,7 @@ Two states a and b
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, recentre_difference, exp_of_sum
 Certificate: sha256 a68762605380f3845c6af6a67857c1411f99cd6ba1dc38ff4d62d0c6c2081596
-Schedule: tiles of 512 along l, rows shared between threads
+Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python kl_softmax_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -47,12 +47,15 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l", "y": "l"}
 DTYPES = {"x": "float32", "y": "float32"}
-TILE, BLOCK = 512, 1
+TILE, BLOCK = 1024, 1
 
 
 def kl_softmax(x, y, *, threads=None):
@@ -79,8 +82,49 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -94,21 +138,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -116,8 +160,8 @@ def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -127,7 +171,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 
 
 def _extreme(name):
@@ -174,7 +218,7 @@ def rebase_1(old_m, m, old_s, old_m2, m2, s2):
 
 
 @njit(**LOOP)
-def fold_1(x, m, y, m2, n):
+def fold_1(E1, x, m, y, m2, n):
     wide_vectors()
     s = f4(0.0)
     s2 = f4(0.0)
@@ -187,6 +231,7 @@ def fold_1(x, m, y, m2, n):
         t5 = y[i_l] - f4(t4)
         t6 = exp4(t5)
         s2 = s2 + t6
+        E1[i_l] = t3
     return s, s2
 
 
@@ -224,21 +269,18 @@ def rebase_2(old_m, m, s1, old_p1, p1, old_p2, p2, old_s):
 
 
 @njit(**LOOP)
-def fold_2(x, m, p1, y, p2, n):
+def fold_2(E1, x, p1, y, p2, n):
     wide_vectors()
     s1 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
-    t4 = p1 if np.isfinite(p1) else 0.0
-    t7 = p2 if np.isfinite(p2) else 0.0
+    t1 = p1 if np.isfinite(p1) else 0.0
+    t4 = p2 if np.isfinite(p2) else 0.0
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
-        t3 = exp4(t2)
-        t5 = x[i_l] - f4(t4)
-        t6 = t3 * t5
-        t8 = y[i_l] - f4(t7)
-        t9 = t3 * t8
-        t10 = t6 - t9
-        s1 = s1 + t10
+        t3 = E1[i_l] * t2
+        t5 = y[i_l] - f4(t4)
+        t6 = E1[i_l] * t5
+        t7 = t3 - t6
+        s1 = s1 + t7
     return s1
 
 
@@ -298,6 +340,7 @@ def finish(m, s, m2, s2, p1, p2, s1, s3):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0):
     wide_vectors()
+    E1_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -311,10 +354,11 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0):
         p2 = f8(0)
         s3 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             y_tile = y[b_y[b], t0:t0 + n]
+            E1 = shaped(E1_all, (n,))
             old_m = m
             old_m2 = m2
             old_p1 = p1
@@ -323,25 +367,29 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0):
             r0, r1 = fold_0(x_tile, y_tile, n)
             m = larger(m, f8(r0))
             m2 = larger(m2, f8(r1))
-            ahead(x_tile, x_tile.size)
-            ahead(y_tile, y_tile.size)
             if t0 > begin:
                 s, s2 = rebase_1(old_m, m, old_s, old_m2, m2, s2)
-            r0, r1 = fold_1(x_tile, m, y_tile, m2, n)
-            s = s + f8(r0)
-            s2 = s2 + f8(r1)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                ahead(y_tile, (n + at), piece, 16)
+                r0, r1 = fold_1(E1[at:at + piece], x_tile[at:at + piece], m, y_tile[at:at + piece], m2, piece)
+                s = s + f8(r0)
+                s2 = s2 + f8(r1)
             p1, p2 = value_2(m, s, m2, s2)
             if t0 > begin:
                 s1 = rebase_2(old_m, m, s1, old_p1, p1, old_p2, p2, old_s)
-            r0 = fold_2(x_tile, m, p1, y_tile, p2, n)
+            r0 = fold_2(E1, x_tile, p1, y_tile, p2, n)
             s1 = s1 + f8(r0)
         s, s2, p1, p2, s1, s3, out0[b] = finish(m, s, m2, s2, p1, p2, s1, s3)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, b_y, y, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_y, y, n_l, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_y, y, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -372,7 +420,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -490,7 +538,7 @@ def definition(x, y):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal', 'y': 'normal'}, {}, []
-    for length in (257, 1031, 2557):
+    for length in (513, 2055, 5117):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

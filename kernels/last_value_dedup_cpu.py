@@ -79,7 +79,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -92,23 +92,19 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@intrinsic
-def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
-    def emit(context, builder, signature, args):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
-        return context.get_dummy_value()
-    return types.none(array, place), emit
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
 
 
-@njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+larger = _extreme("llvm.maximum")
 
 
 @njit(**PART)
@@ -118,31 +114,87 @@ def comes_first(value, best, at):
 
 
 @njit(**LOOP)
-def fold_0(v_i, v_i_value, i2, i2_value, i3, i3_value, k, t, start, v, n):
+def fold_0(k, start, n):
     wide_vectors()
     any1 = False
     any2 = False
     any3 = False
     m = -4611686018427387904
-    s5 = 0.0
     for i_l in range(n):
-        t1 = f8(k[i_l]) == 0.0
+        t1 = k[i_l] == f4(0.0)
         any1 = any1 | t1
-        if t1 and comes_first(f8(t[i_l]), v_i_value, v_i):
-            v_i, v_i_value = (start + i_l), f8(t[i_l])
-        t2 = f8(k[i_l]) == 1.0
+        t2 = k[i_l] == f4(1.0)
         any2 = any2 | t2
-        if t2 and comes_first(f8(t[i_l]), i2_value, i2):
-            i2, i2_value = (start + i_l), f8(t[i_l])
-        t3 = f8(k[i_l]) == 2.0
+        t3 = k[i_l] == f4(2.0)
         any3 = any3 | t3
-        if t3 and comes_first(f8(t[i_l]), i3_value, i3):
-            i3, i3_value = (start + i_l), f8(t[i_l])
         m = max(m, (start + i_l))
-        t4 = (start + i_l) == 0
-        t5 = f8(v[i_l]) if t4 else f8(0)
-        s5 = s5 + t5
-    return any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5
+    return any1, any2, any3, m
+
+
+@njit(**LOOP)
+def best_i(v_i, v_i_value, k, t, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t1 = k[np.uint64(i_l)] == f4(0.0)
+            r0 = larger(r0, (t[np.uint64(i_l)] if t1 else f4(-inf)))
+        if comes_first(f8(r0), v_i_value, v_i):
+            for i in range(nb):
+                i_l = i0 + i
+                t1 = k[np.uint64(i_l)] == f4(0.0)
+                if t1 and comes_first(f8(t[np.uint64(i_l)]), v_i_value, v_i):
+                    v_i, v_i_value = (start + i_l), f8(t[np.uint64(i_l)])
+    return v_i, v_i_value
+
+
+@njit(**LOOP)
+def best_i2(i2, i2_value, k, t, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t1 = k[np.uint64(i_l)] == f4(1.0)
+            r0 = larger(r0, (t[np.uint64(i_l)] if t1 else f4(-inf)))
+        if comes_first(f8(r0), i2_value, i2):
+            for i in range(nb):
+                i_l = i0 + i
+                t1 = k[np.uint64(i_l)] == f4(1.0)
+                if t1 and comes_first(f8(t[np.uint64(i_l)]), i2_value, i2):
+                    i2, i2_value = (start + i_l), f8(t[np.uint64(i_l)])
+    return i2, i2_value
+
+
+@njit(**LOOP)
+def best_i3(i3, i3_value, k, t, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            t1 = k[np.uint64(i_l)] == f4(2.0)
+            r0 = larger(r0, (t[np.uint64(i_l)] if t1 else f4(-inf)))
+        if comes_first(f8(r0), i3_value, i3):
+            for i in range(nb):
+                i_l = i0 + i
+                t1 = k[np.uint64(i_l)] == f4(2.0)
+                if t1 and comes_first(f8(t[np.uint64(i_l)]), i3_value, i3):
+                    i3, i3_value = (start + i_l), f8(t[np.uint64(i_l)])
+    return i3, i3_value
+
+
+@njit(**PART)
+def pick_s5(start, n, v):
+    i_l = 0 - start
+    s5 = 0.0
+    if 0 <= i_l < n:
+        s5 = f8(v[i_l])
+    return s5
 
 
 @njit(**PART)
@@ -162,27 +214,40 @@ def rebase_1(old_v_i, v_i, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4):
     return s, s2, s3, s4
 
 
-@njit(**LOOP)
-def fold_1(start, v_i, v, i2, i3, m, n):
-    wide_vectors()
+@njit(**PART)
+def pick_s(start, n, v_i, v):
+    i_l = v_i - start
     s = 0.0
+    if 0 <= i_l < n:
+        s = f8(v[i_l])
+    return s
+
+
+@njit(**PART)
+def pick_s2(start, n, i2, v):
+    i_l = i2 - start
     s2 = 0.0
+    if 0 <= i_l < n:
+        s2 = f8(v[i_l])
+    return s2
+
+
+@njit(**PART)
+def pick_s3(start, n, i3, v):
+    i_l = i3 - start
     s3 = 0.0
+    if 0 <= i_l < n:
+        s3 = f8(v[i_l])
+    return s3
+
+
+@njit(**PART)
+def pick_s4(start, n, m, v):
+    i_l = m - start
     s4 = 0.0
-    for i_l in range(n):
-        t1 = (start + i_l) == v_i
-        t2 = f8(v[i_l]) if t1 else f8(0)
-        s = s + t2
-        t3 = (start + i_l) == i2
-        t4 = f8(v[i_l]) if t3 else f8(0)
-        s2 = s2 + t4
-        t5 = (start + i_l) == i3
-        t6 = f8(v[i_l]) if t5 else f8(0)
-        s3 = s3 + t6
-        t7 = (start + i_l) == m
-        t8 = f8(v[i_l]) if t7 else f8(0)
-        s4 = s4 + t8
-    return s, s2, s3, s4
+    if 0 <= i_l < n:
+        s4 = f8(v[i_l])
+    return s4
 
 
 @njit(**PART)
@@ -238,7 +303,7 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
         s3 = f8(0.0)
         s4 = f8(0.0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             k_tile = k[b_k[b], t0:t0 + n]
             t_tile = t[b_t[b], t0:t0 + n]
@@ -247,29 +312,35 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
             old_i2 = i2
             old_i3 = i3
             old_m = m
-            r0, v_i, v_i_value, r2, i2, i2_value, r4, i3, i3_value, r6, r7 = fold_0(v_i, v_i_value, i2, i2_value, i3, i3_value, k_tile, t_tile, t0, v_tile, n)
+            r0, r1, r2, r3 = fold_0(k_tile, t0, n)
             any1 = any1 | r0
-            any2 = any2 | r2
-            any3 = any3 | r4
-            m = max(m, r6)
-            s5 = s5 + r7
-            ahead(v_tile, v_tile.size)
-            ahead(k_tile, k_tile.size)
-            ahead(t_tile, t_tile.size)
+            any2 = any2 | r1
+            any3 = any3 | r2
+            m = max(m, r3)
+            v_i, v_i_value = best_i(v_i, v_i_value, k_tile, t_tile, t0, n)
+            i2, i2_value = best_i2(i2, i2_value, k_tile, t_tile, t0, n)
+            i3, i3_value = best_i3(i3, i3_value, k_tile, t_tile, t0, n)
+            r0 = pick_s5(t0, n, v_tile)
+            s5 = s5 + r0
             if t0 > begin:
                 s, s2, s3, s4 = rebase_1(old_v_i, v_i, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4)
-            r0, r1, r2, r3 = fold_1(t0, v_i, v_tile, i2, i3, m, n)
+            r0 = pick_s(t0, n, v_i, v_tile)
             s = s + r0
-            s2 = s2 + r1
-            s3 = s3 + r2
-            s4 = s4 + r3
+            r0 = pick_s2(t0, n, i2, v_tile)
+            s2 = s2 + r0
+            r0 = pick_s3(t0, n, i3, v_tile)
+            s3 = s3 + r0
+            r0 = pick_s4(t0, n, m, v_tile)
+            s4 = s4 + r0
         s, s2, s3, s4, out0[b], out1[b], out2[b], out3[b], out4[b] = finish(v_i, s, i2, s2, i3, s3, m, s4, s5)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out2, out3, out4):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out2, out3, out4)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out2, out3, out4)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -300,7 +371,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -90,7 +90,10 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"X": "l plane"}
@@ -122,8 +125,41 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -137,21 +173,51 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
+
+
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
 
 
 @njit(**LOOP)
@@ -179,13 +245,17 @@ def make_S2(S2, X, n_plane, n):
 
 
 @njit(**LOOP)
-def fold_0(S1, S2, n):
+def fold_0(S1, S2, n, real):
     wide_vectors()
-    s = 0.0
-    s4 = 0.0
+    s = real(0.0)
+    s4 = real(0.0)
+    c0 = middle(S1)
+    c1 = middle(S2)
     for i_l in range(n):
-        s = s + f8(S1[i_l])
-        s4 = s4 + f8(S2[i_l])
+        s = s + minus(real(S1[i_l]), c0)
+        s4 = s4 + minus(real(S2[i_l]), c1)
+    s = f8(s) + f8(n) * f8(c0)
+    s4 = f8(s4) + f8(n) * f8(c1)
     return s, s4
 
 
@@ -316,29 +386,29 @@ def rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_
 
 
 @njit(**LOOP)
-def fold_1(S1, p1, S2, p3, n):
+def fold_1(S1, p1, S2, p3, n, real):
     wide_vectors()
-    s2 = 0.0
-    s1 = 0.0
-    s5 = 0.0
-    s6 = 0.0
-    s11 = 0.0
-    s12 = 0.0
-    s13 = 0.0
-    s14 = 0.0
-    s15 = 0.0
-    s16 = 0.0
-    s17 = 0.0
-    s18 = 0.0
+    s2 = real(0.0)
+    s1 = real(0.0)
+    s5 = real(0.0)
+    s6 = real(0.0)
+    s11 = real(0.0)
+    s12 = real(0.0)
+    s13 = real(0.0)
+    s14 = real(0.0)
+    s15 = real(0.0)
+    s16 = real(0.0)
+    s17 = real(0.0)
+    s18 = real(0.0)
     t1 = p1 if np.isfinite(p1) else 0.0
     t5 = p3 if np.isfinite(p3) else 0.0
     for i_l in range(n):
-        t2 = f8(S1[i_l]) - t1
+        t2 = apart(real(S1[i_l]), t1, real)
         t3 = t2 * t2
         s2 = s2 + t3
         t4 = t3 * t2
         s1 = s1 + t4
-        t6 = f8(S2[i_l]) - t5
+        t6 = apart(real(S2[i_l]), t5, real)
         t7 = t2 * t6
         s5 = s5 + t7
         t8 = t6 * t6
@@ -655,8 +725,8 @@ def finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
     wide_vectors()
-    S1_all = np.empty(tile, f4)
-    S2_all = np.empty(tile, f4)
+    S1_all = empty((tile,), f4)
+    S2_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -688,11 +758,11 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
         s9 = f8(0)
         s10 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             X_tile = X[b_X[b], t0:t0 + n]
-            S1 = S1_all[:n].reshape((n,))
-            S2 = S2_all[:n].reshape((n,))
+            S1 = shaped(S1_all, (n,))
+            S2 = shaped(S2_all, (n,))
             make_S1(S1, X_tile, n_plane, n)
             make_S2(S2, X_tile, n_plane, n)
             old_p1 = p1
@@ -706,33 +776,41 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
             old_s11 = s11
             old_s13 = s13
             N += 1 * n
-            r0, r1 = fold_0(S1, S2, n)
-            s = s + r0
-            s4 = s4 + r1
-            ahead(X_tile, X_tile.size)
+            r0, r1 = fold_0(S1, S2, n, f4)
+            if not np.isfinite(r0) or not np.isfinite(r1):
+                r0, r1 = fold_0(S1, S2, n, f8)
+            s = s + f8(r0)
+            s4 = s4 + f8(r1)
             p1, p3 = value_1(s, N, s4)
             if t0 > begin:
                 s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18)
-            r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1, p1, S2, p3, n)
-            s2 = s2 + r0
-            s1 = s1 + r1
-            s5 = s5 + r2
-            s6 = s6 + r3
-            s11 = s11 + r4
-            s12 = s12 + r5
-            s13 = s13 + r6
-            s14 = s14 + r7
-            s15 = s15 + r8
-            s16 = s16 + r9
-            s17 = s17 + r10
-            s18 = s18 + r11
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
+                r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1[at:at + piece], p1, S2[at:at + piece], p3, piece, f4)
+                if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4) or not sound(r5) or not sound(r6) or not sound(r7) or not sound(r8) or not sound(r9) or not sound(r10) or not sound(r11):
+                    r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1[at:at + piece], p1, S2[at:at + piece], p3, piece, f8)
+                s2 = s2 + f8(r0)
+                s1 = s1 + f8(r1)
+                s5 = s5 + f8(r2)
+                s6 = s6 + f8(r3)
+                s11 = s11 + f8(r4)
+                s12 = s12 + f8(r5)
+                s13 = s13 + f8(r6)
+                s14 = s14 + f8(r7)
+                s15 = s15 + f8(r8)
+                s16 = s16 + f8(r9)
+                s17 = s17 + f8(r10)
+                s18 = s18 + f8(r11)
         p1, s2, s1, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, s3, p4, p5, p6, s7, s8, s9, out0[b], s10, out1[b] = finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, p6, p4, p5, s3, n_l, s7, s8, s9, s10)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_X, X, n_l, n_plane, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, n_l, n_plane, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, n_l, n_plane, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -763,7 +841,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -28,19 +28,21 @@ recentre_difference, exp_of_sum, topk_shifts, topk_scales_by_nonnegative, topk_o
 argtopk_ignores_positive_scale, argtopk_ignores_exp
 Certificate: sha256 1ba692c565197e457484e2cdc910e427935ef5232452e7678c09ee377e71c954
 Schedule: tiles of 512 along l, blocks of 256 along m, rows shared between threads
-Needs NumPy and Numba (and SciPy, where Numba finds BLAS for np.dot).  `python moe_routing_cpu.py` checks it.
+Needs NumPy and Numba.  `python moe_routing_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
 import math
 import sys
 import time
-from contextlib import nullcontext
 from math import prod
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"X": "m d", "W": "d l"}
@@ -65,20 +67,60 @@ def one_pass(arrays, scalars, threads):
     out0 = written(lengths, batch, "m top", f4)
     out1 = written(lengths, batch, "m top", i8)
     items = prod(batch) * -(-lengths["m"] // BLOCK)
-    with one_blas_thread():
-        kernel(
-            threads or get_num_threads(), items, TILE, BLOCK,
-            *laid_out(arrays["X"], INPUTS["X"], "m d", batch),
-            *laid_out(arrays["W"], INPUTS["W"], "l d", batch),
-            i8(scalars["k"]),
-            lengths["m"], lengths["d"], lengths["l"], lengths["top"], out0, out1)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["X"], INPUTS["X"], "m d", batch),
+        *laid_out(arrays["W"], INPUTS["W"], "l d", batch),
+        i8(scalars["k"]),
+        lengths["m"], lengths["d"], lengths["l"], lengths["top"], out0, out1)
     return (given_back(out0, batch, "m top", "m top"), given_back(out1, batch, "m top", "m top"))
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -95,8 +137,8 @@ def exp4(x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     x = f4(-87.3) if x < f4(-87.3) else x
     x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12582912.0)
-    n = near - f4(12582912.0)
+    near = x * f4(1.4426950408889634) + f4(12583038.0)
+    n = near - f4(12583038.0)
     r = x - n * f4(0.693359375)
     r = r - n * f4(-2.12194440e-4)
     p = f4(2 * 0.0013836793680186274)
@@ -106,7 +148,7 @@ def exp4(x):
     p = p * r + f4(2 * 0.49999992056069475)
     p = p * r + f4(2.0)
     p = p * r + f4(2.0)
-    return p * i4((f4(near).view(i4) << i4(23)) + i4(126 << 23)).view(f4)
+    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -131,9 +173,9 @@ def exp8(x):
     p = p * r + 0.16666666666666666
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
     half = i8(k >> i8(1))
-    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
 
 
 def _extreme(name):
@@ -158,20 +200,228 @@ def comes_first(value, best, at):
 
 
 @njit(**PART)
+def precedes(value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position."""
+    equal = value == best or (value != value and best != best)
+    return comes_first(value, best, at) or (equal and position < at)
+
+
+@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if comes_first(value, best[place], at[place]):
-        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+    if precedes(value, position, best[place], at[place]):
+        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
 
 
+NO_LANE = i8(-2**63)
+
+
 @njit(**PART)
-def keep(m2, old_m2):
-    for at0 in range(m2.shape[0]):
-        old_m2[at0] = m2[at0]
+def ordered4(x, lane):
+    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
+    order = i4(0) if x == f4(0) else bits(f4(x), i4)
+    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
+    return (i8(order) << i8(32)) + (63 - lane)
+
+
+@njit(**PART)
+def beaten4(best, at, start):
+    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
+    if at[-1] < 0:
+        return NO_LANE
+    lane = at[-1] - start
+    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
+
+
+@njit(**PART)
+def highest(keys, below):
+    """The largest of the numbers below a bound."""
+    wide_vectors()
+    found = NO_LANE
+    for lane in range(64):
+        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
+    return found
+
+
+@njit(**PART)
+def least(best, at, lanes, keys, n):
+    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
+    if at[-1] >= 0 or n <= 64:
+        return best[-1]
+    key = i8(2**63 - 1)
+    for place in range(at.shape[0]):
+        key = highest(keys, key)
+    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
+
+
+HOST = binding.get_host_cpu_features()
+WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
+ROWS, VECTORS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2
+
+
+def _vectors(array):
+    """The LLVM type of a vector of an array's numbers, how many they are, and the bytes of one."""
+    real, size = (ir.FloatType(), 4) if array.dtype == types.float32 else (ir.DoubleType(), 8)
+    return ir.VectorType(real, WIDE // size), WIDE // size, size
+
+
+def _place(builder, array, row, column):
+    """The address of an element."""
+    length = builder.udiv(builder.extract_value(array.strides, 0), array.itemsize)
+    return builder.gep(array.data, [builder.add(builder.mul(row, length), column)])
+
+
+def _patch(vectors):
+    """A function for up to ROWS rows of a product, and `vectors` vectors of their columns."""
+    @intrinsic
+    def patch(context, left, first, right, at, into, row, column, count, keep):
+        """into[row:row + count, column:] = left[first:] · right[:, at:], plus what is there if `keep`."""
+        def emit(context, builder, signature, args):
+            a, b, c = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 2, 4))
+            (vector, lanes, align), number = _vectors(left), ir.IntType(64)
+            undefined, spread = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            last = builder.sub(args[7], number(1))
+            row_of = [builder.select(builder.icmp_signed("<", number(each), last), number(each), last) for each in range(ROWS)]
+            lefts = [_place(builder, a, builder.add(args[1], each), number(0)) for each in row_of]
+            sums = [[cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * lanes)) for _ in range(vectors)] for _ in row_of]
+
+            def places(start):
+                return [builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for each in range(vectors)]
+
+            def add(total, more, **flags):
+                builder.store(builder.fadd(builder.load(total), more, **flags), total)
+
+            with cgutils.for_range(builder, builder.extract_value(a.shape, 1)) as loop:
+                rights = [builder.load(place, align=align) for place in places(_place(builder, b, loop.index, args[3]))]
+                for start, totals in zip(lefts, sums):
+                    one = builder.insert_element(undefined, builder.load(builder.gep(start, [loop.index])), ir.IntType(32)(0))
+                    one = builder.shuffle_vector(one, undefined, spread)
+                    for other, total in zip(rights, totals):
+                        add(total, builder.fmul(one, other, flags=("contract",)), flags=("contract",))
+            targets = [list(zip(sums[each], places(_place(builder, c, builder.add(args[5], row_of[each]), args[6])))) for each in range(ROWS)]
+            with builder.if_then(args[8]):
+                for total, place in sum(targets, []):
+                    add(total, builder.load(place, align=align))
+            for total, place in sum(targets, []):
+                builder.store(builder.load(total), place, align=align)
+            return context.get_dummy_value()
+        return types.none(left, first, right, at, into, row, column, count, keep), emit
+    return patch
+
+
+narrow_rows, wide_rows = _patch(1), _patch(VECTORS)
+
+
+@intrinsic
+def turned(context, right, row, column, panel, to):
+    """panel[column:, to:] = right[row:, column:].T for a square as long as a vector: log2 of that exchanges of blocks."""
+    def emit(context, builder, signature, args):
+        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
+        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
+
+        def place(array, row, step, column):
+            return builder.bitcast(_place(builder, array, builder.add(row, number(step)), column), vector.as_pointer())
+
+        lines = [builder.load(place(source, args[1], step, args[2]), align=align) for step in range(lanes)]
+        far = lanes // 2
+        while far:
+            low = [lanes + lane - far if lane & far else lane for lane in range(lanes)]
+            high = [lanes + lane if lane & far else lane + far for lane in range(lanes)]
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), lanes), lane) for lane in (low, high))
+            for line in range(lanes):
+                if not line & far:
+                    pair = lines[line], lines[line + far]
+                    lines[line], lines[line + far] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
+            far //= 2
+        for step, line in enumerate(lines):
+            builder.store(line, place(target, args[2], step, args[4]), align=align)
+        return context.get_dummy_value()
+    return types.none(right, row, column, panel, to), emit
+
+
+@njit(**PART)
+def turn(right, first, width, panel):
+    """Some rows of an array become the columns of the panel."""
+    square, length = WIDE // right.itemsize, right.shape[1]
+    inner, whole = width // square * square, length // square * square
+    for i in range(0, inner, square):
+        for k in range(0, whole, square):
+            turned(right, first + i, k, panel, i)
+    for i in range(width):
+        for k in range(whole if i < inner else 0, length):
+            panel[k, i] = right[first + i, k]
+
+
+@intrinsic
+def gathered(context, right, row, first, panel):
+    """panel[row] = right[row, first:], all its vectors."""
+    def emit(context, builder, signature, args):
+        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
+        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
+        starts = _place(builder, source, args[1], args[2]), _place(builder, target, args[1], number(0))
+        places = [[builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for start in starts] for each in range(VECTORS)]
+        for value, into in [(builder.load(place, align=align), into) for place, into in places]:
+            builder.store(value, into, align=align)
+        return context.get_dummy_value()
+    return types.none(right, row, first, panel), emit
+
+
+@njit(**PART)
+def gather(right, first, width, panel):
+    """Some columns of an array become the columns of the panel."""
+    for k in range(right.shape[0]):
+        if width == panel.shape[1]:
+            gathered(right, k, first, panel)
+        else:
+            for j in range(width):
+                panel[k, j] = right[k, first + j]
+
+
+@njit(**LOOP)
+def dots(left, right, into, keep):
+    """into = left · right.T for one row, plus what is there if `keep`."""
+    wide_vectors()
+    for j in range(right.shape[0]):
+        total = into.dtype.type(0)
+        for k in range(right.shape[1]):
+            total += left[0, k] * right[j, k]
+        into[0, j] = total + into[0, j] if keep else total
+
+
+@njit(**PART)
+def multiply(left, right, turns, panel, into, keep):
+    """into = left · right (or left · right.T if it turns), plus what is there if `keep`; the panel is memory to work in."""
+    (rows, columns), square = into.shape, WIDE // into.itemsize
+    if turns and rows == 1:
+        dots(left, right, into, keep)
+        return
+    j = i8(0)
+    while j < columns:
+        strip = VECTORS * square if columns - j >= VECTORS * square else square
+        width = strip if j + strip < columns else columns - j
+        gathers = width < strip or rows > 4 * ROWS and columns > strip
+        if turns:
+            turn(right, j, width, panel)
+        elif gathers:
+            gather(right, j, width, panel)
+        source, at = (panel, 0) if turns or gathers else (right, j)
+        for i in range(0, rows, ROWS):
+            count = ROWS if i + ROWS < rows else rows - i
+            if strip > square:
+                wide_rows(left, i, source, at, into, i, j, count, keep)
+            elif width == strip:
+                narrow_rows(left, i, source, at, into, i, j, count, keep)
+            else:
+                end = len(panel) - ROWS
+                narrow_rows(left, i, source, at, panel, end, 0, count, False)
+                for row in range(count):
+                    for column in range(width):
+                        into[i + row, j + column] = panel[end + row, column] + (into[i + row, j + column] if keep else 0)
+        j += strip
 
 
 @njit(**LOOP)
@@ -184,18 +434,24 @@ def fold_0(S1, n):
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, S1, start, n):
+def best_pos(pos_value, pos, S1, start, n, lanes4, keys):
     wide_vectors()
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
     for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            r0 = larger(r0, S1[i_l])
-        if pos[-1] < 0 or not r0 <= pos_value[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                insert(pos_value, pos, f8(S1[i_l]), (start + i_l))
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            lanes4[lane] = larger(lanes4[lane], S1[np.uint64(i_l)])
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(pos_value, pos, lanes4, keys, n)
+    while rank > beaten4(pos_value, pos, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            value = f8(S1[np.uint64(i_l)])
+            if not value < bound:
+                insert(pos_value, pos, value, (start + i_l))
+        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -219,6 +475,12 @@ def fold_1(S1, m2, n):
         t3 = exp4(t2)
         s = s + t3
     return s
+
+
+@njit(**PART)
+def keep(m2, old_m2):
+    for at0 in range(m2.shape[0]):
+        old_m2[at0] = m2[at0]
 
 
 @njit(**PART)
@@ -269,34 +531,37 @@ def empty_state(m2, pos, pos_value, s, top2):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out0, out1):
     wide_vectors()
-    m2 = np.empty((block,), f8)
-    pos = np.empty((block, n_top,), i8)
-    pos_value = np.empty((block, n_top,), f8)
-    s = np.empty((block,), f8)
-    top2 = np.empty((block, n_top,), f8)
-    old_m2 = np.empty((block,), f8)
-    S1_all = np.empty(block * tile, f4)
+    m2 = empty((block,), f8)
+    pos = empty((block, n_top,), i8)
+    pos_value = empty((block, n_top,), f8)
+    s = empty((block,), f8)
+    top2 = empty((block, n_top,), f8)
+    old_m2 = empty((block,), f8)
+    panel = empty((n_d + ROWS, VECTORS * WIDE // 4), f4)
+    S1_all = empty((block * tile,), f4)
+    lanes4 = empty((64,), f4)
+    keys = empty((64,), i8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
         blocks = (n_m + block - 1) // block
         i0 = rest % blocks * block
-        nb = min(block, n_m - i0)
+        nb = block if i0 + block < n_m else n_m - i0
         rest //= blocks
         b = rest
         empty_state(m2, pos, pos_value, s, top2)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             W_tile = W[b_W[b], t0:t0 + n]
-            S1 = S1_all[:nb * n].reshape((nb, n,))
-            np.dot(X[b_X[b], i0:i0 + nb], W_tile.T, S1)
+            S1 = shaped(S1_all, (nb, n,))
+            multiply(X[b_X[b], i0:i0 + nb], W_tile, b1(True), panel, S1, b1(False))
             keep(m2, old_m2)
             for i in range(nb):
                 i_m = i0 + i
                 r0 = fold_0(S1[i], n)
                 m2[i] = larger(m2[i], f8(r0))
-                best_pos(pos_value[i], pos[i], S1[i], t0, n)
+                best_pos(pos_value[i], pos[i], S1[i], t0, n, lanes4, keys)
             for i in range(nb):
                 i_m = i0 + i
                 if t0 > begin:
@@ -310,8 +575,10 @@ def sweep(first, last, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -349,7 +616,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -361,15 +628,6 @@ def given_back(output, batch, order, axes):
     """An output with dimensions (batch…, its axes…); a scalar if there are none."""
     full = output.reshape(batch + output.shape[1:])
     return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
-
-
-def one_blas_thread():
-    """Matrix products inside threads should start none of their own; threadpoolctl sees to it where it is installed."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, user_api="blas")
 
 
 AXES = ('m', 'd', 'l', 'top')

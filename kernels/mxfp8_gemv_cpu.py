@@ -23,7 +23,7 @@ Two states a and b
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, recentre_ratio,
 rounding_moves_ratio
 Certificate: sha256 7590c54f7fcb7343838415fa90bac329c3108d698b93831870156978cd29f8ca
-Schedule: tiles of 512 along l, rows shared between threads
+Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python mxfp8_gemv_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -40,7 +40,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"x": "l", "w": "l"}
 DTYPES = {"x": "float32", "w": "float32"}
-TILE, BLOCK = 512, 1
+TILE, BLOCK = 1024, 1
 
 
 def mxfp8_gemv(x, w, *, threads=None):
@@ -67,8 +67,16 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
 
 
 @intrinsic
@@ -82,21 +90,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART, fastmath={"contract"})
@@ -121,9 +129,9 @@ def exp8(x):
     p = p * r + 0.16666666666666666
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    k = i8(f8(near).view(i8) - i8(0x4338000000000000))
+    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
     half = i8(k >> i8(1))
-    return p * i8((half + i8(1023)) << i8(52)).view(f8) * i8((k - half + i8(1023)) << i8(52)).view(f8)
+    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
 
 
 def _extreme(name):
@@ -219,27 +227,31 @@ def sweep(first, last, tile, block, b_x, x, b_w, w, n_l, out0):
         s = f8(0.0)
         p1 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             w_tile = w[b_w[b], t0:t0 + n]
             old_p1 = p1
             r0 = fold_0(x_tile, n)
             m = larger(m, f8(r0))
-            ahead(x_tile, x_tile.size)
-            ahead(w_tile, w_tile.size)
             p1 = value_1(m)
             if t0 > begin:
                 s = rebase_1(old_p1, p1, s)
-            r0 = fold_1(x_tile, p1, w_tile, n)
-            s = s + r0
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                ahead(w_tile, (n + at), piece, 16)
+                r0 = fold_1(x_tile[at:at + piece], p1, w_tile[at:at + piece], piece)
+                s = s + r0
         p1, s, out0[b] = finish(m, p1, s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, b_w, w, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_w, w, n_l, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_w, w, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -270,7 +282,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -402,7 +414,7 @@ def definition(x, w):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal', 'w': 'normal'}, {}, []
-    for length in (257, 1031, 2557):
+    for length in (513, 2055, 5117):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

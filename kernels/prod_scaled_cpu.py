@@ -21,7 +21,7 @@ Two states a and b
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, recentre_ratio,
 prod_pulls_invariant
 Certificate: sha256 bf96fcbb017c7e7af0fa48601f6b90d55a0db3ff6651d43966c3c761d36efc3a
-Schedule: tiles of 1024 along l, rows shared between threads
+Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python prod_scaled_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -37,7 +37,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"x": "l"}
 DTYPES = {"x": "float32"}
-TILE, BLOCK = 1024, 1
+TILE, BLOCK = 2048, 1
 
 
 def prod_scaled(x, *, threads=None):
@@ -64,7 +64,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -79,21 +79,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 def _extreme(name):
@@ -169,7 +169,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         N = i8(0)
         q = f8(1.0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             old_m = m
@@ -177,18 +177,22 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             N += 1 * n
             r0 = fold_0(x_tile, n)
             m = larger(m, f8(r0))
-            ahead(x_tile, x_tile.size)
             if t0 > begin:
                 q = rebase_1(q, old_m, m, old_N)
-            r0 = fold_1(x_tile, m, n)
-            q = q * r0
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                r0 = fold_1(x_tile[at:at + piece], m, piece)
+                q = q * r0
         q, out0[b], out1[b] = finish(m, q, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -219,7 +223,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -334,7 +338,7 @@ def definition(x):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal'}, {}, []
-    for length in (513, 2055, 5117):
+    for length in (1025, 4103, 10237):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

@@ -61,7 +61,7 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -74,17 +74,43 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
 @njit(**LOOP)
-def fold_0(x, n):
+def fold_0a(x, n):
     wide_vectors()
-    s = 0.0
     s1 = 0.0
     for i_l in range(n):
-        s = s + f8(x[i_l])
         t1 = np.log(f8(x[i_l]))
         t2 = t1 * f8(x[i_l])
         s1 = s1 + t2
-    return s, s1
+    return s1
+
+
+@njit(**LOOP)
+def fold_0b(x, n, real):
+    wide_vectors()
+    s = real(0.0)
+    c0 = middle(x)
+    for i_l in range(n):
+        s = s + minus(real(x[i_l]), c0)
+    s = f8(s) + f8(n) * f8(c0)
+    return s
 
 
 @njit(**PART)
@@ -116,19 +142,24 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         s1 = f8(0.0)
         s2 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            r0, r1 = fold_0(x_tile, n)
-            s = s + r0
-            s1 = s1 + r1
+            r0 = fold_0a(x_tile, n)
+            s1 = s1 + r0
+            r0 = fold_0b(x_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0b(x_tile, n, f8)
+            s = s + f8(r0)
         s2, out0[b], out1[b] = finish(s, s1, s2, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -159,7 +190,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

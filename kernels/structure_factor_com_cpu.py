@@ -29,7 +29,7 @@ Dangers
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, recentre_difference, sin_of_sum, cos_of_sum
 Certificate: sha256 707c08d5f9fd3492f2c368c564f671e1e7d4a1c68cb8cd3fdd7446eca5ab8530
-Schedule: tiles of 512 along l, rows shared between threads
+Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python structure_factor_com_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -45,7 +45,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"m": "l", "x": "l"}
 DTYPES = {"m": "float32", "x": "float32"}
-TILE, BLOCK = 512, 1
+TILE, BLOCK = 1024, 1
 
 
 def structure_factor_com(m, x, *, threads=None):
@@ -74,7 +74,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -89,21 +89,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**LOOP)
@@ -200,7 +200,7 @@ def sweep(first, last, tile, block, b_m, m, b_x, x, n_l, out0, out1):
         s4 = f8(0.0)
         p1 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
@@ -210,21 +210,25 @@ def sweep(first, last, tile, block, b_m, m, b_x, x, n_l, out0, out1):
             r0, r1 = fold_0(m_tile, x_tile, n)
             s = s + r0
             s2 = s2 + r1
-            ahead(m_tile, m_tile.size)
-            ahead(x_tile, x_tile.size)
             p1 = value_1(s, s2)
             if t0 > begin:
                 s3, s4 = rebase_1(old_p1, p1, old_s3, old_s4)
-            r0, r1 = fold_1(x_tile, p1, n)
-            s3 = s3 + r0
-            s4 = s4 + r1
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(m_tile, (n + at), piece, 16)
+                ahead(x_tile, (n + at), piece, 16)
+                r0, r1 = fold_1(x_tile[at:at + piece], p1, piece)
+                s3 = s3 + r0
+                s4 = s4 + r1
         p1, s3, s4, out0[b], out1[b] = finish(s, s2, p1, s3, s4)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_m, m, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_x, x, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_m, m, b_x, x, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -255,7 +259,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -370,7 +374,7 @@ def definition(m, x):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'m': 'normal', 'x': 'normal'}, {}, []
-    for length in (257, 1031, 2557):
+    for length in (513, 2055, 5117):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

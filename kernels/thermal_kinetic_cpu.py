@@ -12,7 +12,7 @@ One more element (a prime marks the new value)
     s2' = s2 + m[l]
     p1' = s'/s2'
     δ   = p1 − p1'
-    s1' = s1 + Σ_c 2·δ·(0 if p1 = p1 else s) + Σ_c δ²·s2 + Σ_c m[l]·(v[l,c] − p1')²
+    s1' = s1 + Σ_c δ²·s2 + Σ_c m[l]·(v[l,c] − p1')²
 
 Two states a and b
     s'   = s_a + s_b
@@ -22,14 +22,14 @@ Two states a and b
     p1'  = s'/s2'
     δ_a  = p1_a − p1'
     δ_b  = p1_b − p1'
-    s1'  = s1_a + Σ_c 2·δ_a·(0 if p1_a = p1_a else s_a) + Σ_c δ_a²·s2_a + s1_b + Σ_c 2·δ_b·(0 if p1_b = p1_b else s_b) + Σ_c δ_b²·s2_b
+    s1'  = s1_a + Σ_c δ_a²·s2_a + s1_b + Σ_c δ_b²·s2_b
 
 Dangers
     s2 divides and may be 0: the result is then what IEEE division gives
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 3c5d8c4df744e20f327724b70b14cb243b56ec15b78426f962816b29f2889932
+Certificate: sha256 2adaa893fe529cc793e48b074750bffdb3746bb733ff987a970a539ddf112c74
 Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python thermal_kinetic_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -41,7 +41,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"m": "l", "v": "l c"}
@@ -75,8 +77,24 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -90,29 +108,34 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 @njit(**PART)
-def keep(p1, s, old_p1, old_s):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(s.shape[0]):
-        old_s[at0] = s[at0]
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
 
 
 @njit(**LOOP)
@@ -167,19 +190,27 @@ def rebase_1(s1, old_p1, p1, old_s, n_c, old_s2):
 
 
 @njit(**LOOP)
-def fold_1(m, v, p1, n_c, n):
+def fold_1(m, v, p1, n_c, n, real):
     wide_vectors()
-    s1 = 0.0
+    s1 = real(0.0)
     for i_l in range(n):
-        t1 = 0.0
+        t1 = real(0.0)
         for i_c in range(n_c):
             t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
-            t3 = f8(v[i_l, i_c]) - t2
-            t4 = f8(m[i_l]) * t3
+            t3 = apart(real(v[i_l, i_c]), t2, real)
+            t4 = real(m[i_l]) * t3
             t5 = t4 * t3
             t1 = t1 + t5
         s1 = s1 + t1
     return s1
+
+
+@njit(**PART)
+def keep(p1, s, old_p1, old_s):
+    for at0 in range(p1.shape[0]):
+        old_p1[at0] = p1[at0]
+    for at0 in range(s.shape[0]):
+        old_s[at0] = s[at0]
 
 
 @njit(**PART)
@@ -252,10 +283,10 @@ def empty_state(s, p1):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1):
     wide_vectors()
-    s = np.empty((n_c,), f8)
-    p1 = np.empty((n_c,), f8)
-    old_p1 = np.empty((n_c,), f8)
-    old_s = np.empty((n_c,), f8)
+    s = empty((n_c,), f8)
+    p1 = empty((n_c,), f8)
+    old_p1 = empty((n_c,), f8)
+    old_s = empty((n_c,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -265,7 +296,7 @@ def sweep(first, last, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1):
         s3 = f8(0)
         empty_state(s, p1)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
@@ -274,20 +305,26 @@ def sweep(first, last, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1):
             fold_0a(m_tile, v_tile, s, n_c, n)
             r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
-            ahead(m_tile, m_tile.size)
-            ahead(v_tile, v_tile.size)
             value_1(p1, s, s2, n_c)
             if t0 > begin:
                 s1 = rebase_1(s1, old_p1, p1, old_s, n_c, old_s2)
-            r0 = fold_1(m_tile, v_tile, p1, n_c, n)
-            s1 = s1 + r0
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(m_tile, (n + at), piece, 16)
+                ahead(v_tile, (n + at) * n_c, piece * n_c, 16)
+                r0 = fold_1(m_tile[at:at + piece], v_tile[at:at + piece], p1, n_c, piece, f4)
+                if not sound(r0):
+                    r0 = fold_1(m_tile[at:at + piece], v_tile[at:at + piece], p1, n_c, piece, f8)
+                s1 = s1 + f8(r0)
         s1, s3, out0[b] = finish(p1, s, s2, n_c, s1, s3, out1[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_m, m, b_v, v, n_l, n_c, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -318,7 +355,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -17,7 +17,7 @@ Two states a and b
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
 contract_absorbs_factor, sum_enters_contract, reset_among
 Certificate: sha256 f0356b496191573ac23adaef153d6756b8f0c649df2ff3d9f5675312bb45eb14
-Schedule: tiles of 512 along l, rows shared between threads
+Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python topk_mean_fixed_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -28,12 +28,14 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l", "v": "l"}
 DTYPES = {"x": "float32", "v": "float32"}
-TILE, BLOCK = 512, 1
+TILE, BLOCK = 8192, 1
 
 
 def topk_mean_fixed(x, v, *, threads=None):
@@ -63,8 +65,32 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -78,21 +104,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 def _extreme(name):
@@ -117,37 +143,83 @@ def comes_first(value, best, at):
 
 
 @njit(**PART)
+def precedes(value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position."""
+    equal = value == best or (value != value and best != best)
+    return comes_first(value, best, at) or (equal and position < at)
+
+
+@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if comes_first(value, best[place], at[place]):
-        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+    if precedes(value, position, best[place], at[place]):
+        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
 
 
+NO_LANE = i8(-2**63)
+
+
 @njit(**PART)
-def keep(pos, s1, old_pos, old_s1):
-    for at0 in range(pos.shape[0]):
-        old_pos[at0] = pos[at0]
-    for at0 in range(s1.shape[0]):
-        old_s1[at0] = s1[at0]
+def ordered4(x, lane):
+    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
+    order = i4(0) if x == f4(0) else bits(f4(x), i4)
+    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
+    return (i8(order) << i8(32)) + (63 - lane)
+
+
+@njit(**PART)
+def beaten4(best, at, start):
+    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
+    if at[-1] < 0:
+        return NO_LANE
+    lane = at[-1] - start
+    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
+
+
+@njit(**PART)
+def highest(keys, below):
+    """The largest of the numbers below a bound."""
+    wide_vectors()
+    found = NO_LANE
+    for lane in range(64):
+        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
+    return found
+
+
+@njit(**PART)
+def least(best, at, lanes, keys, n):
+    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
+    if at[-1] >= 0 or n <= 64:
+        return best[-1]
+    key = i8(2**63 - 1)
+    for place in range(at.shape[0]):
+        key = highest(keys, key)
+    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, x, start, n):
+def best_pos(pos_value, pos, x, start, n, lanes4, keys):
     wide_vectors()
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
     for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            r0 = larger(r0, x[i_l])
-        if pos[-1] < 0 or not r0 <= pos_value[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                insert(pos_value, pos, f8(x[i_l]), (start + i_l))
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            lanes4[lane] = larger(lanes4[lane], x[np.uint64(i_l)])
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(pos_value, pos, lanes4, keys, n)
+    while rank > beaten4(pos_value, pos, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            value = f8(x[np.uint64(i_l)])
+            if not value < bound:
+                insert(pos_value, pos, value, (start + i_l))
+        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -169,6 +241,14 @@ def fold_1(start, pos, v, s1, n_t, n):
             t1 = (start + i_l) == pos[i_t]
             t2 = f8(v[i_l]) if t1 else f8(0)
             s1[i_t] = s1[i_t] + t2
+
+
+@njit(**PART)
+def keep(pos, s1, old_pos, old_s1):
+    for at0 in range(pos.shape[0]):
+        old_pos[at0] = pos[at0]
+    for at0 in range(s1.shape[0]):
+        old_s1[at0] = s1[at0]
 
 
 @njit(**PART)
@@ -221,37 +301,43 @@ def empty_state(pos, pos_value, s1, top, s):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, b_v, v, n_l, n_t, out0, out1):
     wide_vectors()
-    pos = np.empty((n_t,), i8)
-    pos_value = np.empty((n_t,), f8)
-    s1 = np.empty((n_t,), f8)
-    top = np.empty((n_t,), f8)
-    s = np.empty((n_t,), f8)
-    old_pos = np.empty((n_t,), i8)
-    old_s1 = np.empty((n_t,), f8)
+    pos = empty((n_t,), i8)
+    pos_value = empty((n_t,), f8)
+    s1 = empty((n_t,), f8)
+    top = empty((n_t,), f8)
+    s = empty((n_t,), f8)
+    old_pos = empty((n_t,), i8)
+    old_s1 = empty((n_t,), f8)
+    lanes4 = empty((64,), f4)
+    keys = empty((64,), i8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
         b = rest
         empty_state(pos, pos_value, s1, top, s)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
             keep(pos, s1, old_pos, old_s1)
-            best_pos(pos_value, pos, x_tile, t0, n)
-            ahead(x_tile, x_tile.size)
-            ahead(v_tile, v_tile.size)
+            best_pos(pos_value, pos, x_tile, t0, n, lanes4, keys)
             if t0 > begin:
                 rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
-            fold_1(t0, pos, v_tile, s1, n_t, n)
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                ahead(v_tile, (n + at), piece, 16)
+                fold_1(t0 + at, pos, v_tile[at:at + piece], s1, n_t, piece)
         out0[b], out1[b] = finish(s1, pos, n_t, n_t, top, pos_value, s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, b_v, v, n_l, n_t, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_v, v, n_l, n_t, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_v, v, n_l, n_t, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -289,7 +375,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -419,7 +505,7 @@ def definition(x, v):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal', 'v': 'normal'}, {}, []
-    for length in (257, 1031, 2557):
+    for length in (4097, 16391, 40957):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

@@ -32,7 +32,7 @@ Dangers
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, difference, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference, topk_shifts, topk_scales_by_nonnegative
 Certificate: sha256 547cb507fa0ff07d1eea0c1f0ff5071111698bd7b206a39c678eb31967b44bc1
-Schedule: tiles of 1024 along l, rows shared between threads
+Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python topk_zscores_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -43,12 +43,14 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l"}
 DTYPES = {"x": "float32"}
-TILE, BLOCK = 1024, 1
+TILE, BLOCK = 8192, 1
 
 
 def topk_zscores(x, *, threads=None):
@@ -75,8 +77,32 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def bits(context, x, kind):
+    """The bits of a number, taken for one of another kind."""
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
+    return kind.dtype(x, kind), emit
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -90,21 +116,21 @@ def wide_vectors(context):
 
 @intrinsic
 def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
     return types.none(array, place), emit
 
 
 @njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
 
 
 def _extreme(name):
@@ -123,44 +149,130 @@ larger = _extreme("llvm.maximum")
 
 
 @njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
+@njit(**PART)
 def comes_first(value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
     return at < 0 or value > best or (value != value and best == best)
 
 
 @njit(**PART)
+def precedes(value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position."""
+    equal = value == best or (value != value and best != best)
+    return comes_first(value, best, at) or (equal and position < at)
+
+
+@njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if comes_first(value, best[place], at[place]):
-        while place > 0 and comes_first(value, best[place - 1], at[place - 1]):
+    if precedes(value, position, best[place], at[place]):
+        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
             best[place], at[place] = best[place - 1], at[place - 1]
             place -= 1
         best[place], at[place] = value, position
 
 
-@njit(**LOOP)
-def fold_0(x, n):
+NO_LANE = i8(-2**63)
+
+
+@njit(**PART)
+def ordered4(x, lane):
+    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
+    order = i4(0) if x == f4(0) else bits(f4(x), i4)
+    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
+    return (i8(order) << i8(32)) + (63 - lane)
+
+
+@njit(**PART)
+def beaten4(best, at, start):
+    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
+    if at[-1] < 0:
+        return NO_LANE
+    lane = at[-1] - start
+    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
+
+
+@njit(**PART)
+def highest(keys, below):
+    """The largest of the numbers below a bound."""
     wide_vectors()
-    s = 0.0
+    found = NO_LANE
+    for lane in range(64):
+        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
+    return found
+
+
+@njit(**PART)
+def least(best, at, lanes, keys, n):
+    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
+    if at[-1] >= 0 or n <= 64:
+        return best[-1]
+    key = i8(2**63 - 1)
+    for place in range(at.shape[0]):
+        key = highest(keys, key)
+    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
+
+
+@njit(**LOOP)
+def fold_0(x, n, real):
+    wide_vectors()
+    s = real(0.0)
+    c0 = middle(x)
     for i_l in range(n):
-        s = s + f8(x[i_l])
+        s = s + minus(real(x[i_l]), c0)
+    s = f8(s) + f8(n) * f8(c0)
     return s
 
 
 @njit(**LOOP)
-def best_top1(top1, top1_at, x, start, n):
+def best_top1(top1, top1_at, x, start, n, lanes4, keys):
     wide_vectors()
+    for lane in range(64):
+        lanes4[lane] = f4(-inf)
     for i0 in range(0, n, 64):
-        nb = min(64, n - i0)
-        r0 = f4(-inf)
-        for i in range(nb):
-            i_l = i0 + i
-            r0 = larger(r0, x[i_l])
-        if top1_at[-1] < 0 or not r0 <= top1[-1]:
-            for i in range(nb):
-                i_l = i0 + i
-                insert(top1, top1_at, f8(x[i_l]), (start + i_l))
+        for lane in range(64 if i0 + 64 < n else n - i0):
+            i_l = i0 + lane
+            lanes4[lane] = larger(lanes4[lane], x[np.uint64(i_l)])
+    for lane in range(64):
+        keys[lane] = ordered4(lanes4[lane], lane)
+    rank = highest(keys, i8(2**63 - 1))
+    bound = least(top1, top1_at, lanes4, keys, n)
+    while rank > beaten4(top1, top1_at, start):
+        for i_l in range(63 - (rank & 63), n, 64):
+            value = f8(x[np.uint64(i_l)])
+            if not value < bound:
+                insert(top1, top1_at, value, (start + i_l))
+        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -183,12 +295,12 @@ def rebase_1(s2, old_p1, p1, old_N):
 
 
 @njit(**LOOP)
-def fold_1(x, p1, n):
+def fold_1(x, p1, n, real):
     wide_vectors()
-    s2 = 0.0
+    s2 = real(0.0)
     t1 = p1 if np.isfinite(p1) else 0.0
     for i_l in range(n):
-        t2 = f8(x[i_l]) - t1
+        t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
         s2 = s2 + t3
     return s2
@@ -243,9 +355,11 @@ def empty_state(top1, top1_at, top):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0):
     wide_vectors()
-    top1 = np.empty((n_t,), f8)
-    top1_at = np.empty((n_t,), i8)
-    top = np.empty((n_t,), f8)
+    top1 = empty((n_t,), f8)
+    top1_at = empty((n_t,), i8)
+    top = empty((n_t,), f8)
+    lanes4 = empty((64,), f4)
+    keys = empty((64,), i8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -257,28 +371,36 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0):
         p2 = f8(0)
         empty_state(top1, top1_at, top)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             old_p1 = p1
             old_N = N
             N += 1 * n
-            r0 = fold_0(x_tile, n)
-            s = s + r0
-            best_top1(top1, top1_at, x_tile, t0, n)
-            ahead(x_tile, x_tile.size)
+            r0 = fold_0(x_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0(x_tile, n, f8)
+            s = s + f8(r0)
+            best_top1(top1, top1_at, x_tile, t0, n, lanes4, keys)
             p1 = value_1(s, N)
             if t0 > begin:
                 s2 = rebase_1(s2, old_p1, p1, old_N)
-            r0 = fold_1(x_tile, p1, n)
-            s2 = s2 + r0
+            for at in range(0, n, 512):
+                piece = 512 if at + 512 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
+                if not sound(r0):
+                    r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
+                s2 = s2 + f8(r0)
         p1, s2, p2 = finish(s, N, p1, s2, top, top1, p2, n_t, out0[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, n_l, n_t, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, n_l, n_t, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, n_t, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -316,7 +438,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -441,7 +563,7 @@ def definition(x):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal'}, {}, []
-    for length in (513, 2055, 5117):
+    for length in (4097, 16391, 40957):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

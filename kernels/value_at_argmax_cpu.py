@@ -25,7 +25,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, reset
 Certificate: sha256 d6e39792086dfcc9ecd5424a41dd3eb984f3f579aea7f4dbd9ed0dc66186c06d
-Schedule: tiles of 512 along l, rows shared between threads
+Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python value_at_argmax_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -41,7 +41,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"x": "l", "v": "l"}
 DTYPES = {"x": "float32", "v": "float32"}
-TILE, BLOCK = 512, 1
+TILE, BLOCK = 1024, 1
 
 
 def value_at_argmax(x, v, *, threads=None):
@@ -71,7 +71,7 @@ def one_pass(arrays, scalars, threads):
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -84,23 +84,20 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@intrinsic
-def touch(context, array, place):
-    """Ask the second cache for what lies `place` elements behind the start of an array, be it outside: this never fails."""
-    def emit(context, builder, signature, args):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
-        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(2), number(1)])
-        return context.get_dummy_value()
-    return types.none(array, place), emit
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
 
 
-@njit(**PART)
-def ahead(tile, distance):
-    """Fetch what lies `distance` elements behind a tile, while something else is computed."""
-    for place in range(0, tile.size, 64 // tile.itemsize):
-        touch(tile, distance + place)
+larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
 
 
 @njit(**PART)
@@ -110,14 +107,37 @@ def comes_first(value, best, at):
 
 
 @njit(**LOOP)
-def fold_0(v_i, v_i_value, j, j_value, x, start, n):
+def best_i(v_i, v_i_value, x, start, n):
     wide_vectors()
-    for i_l in range(n):
-        if comes_first(f8(x[i_l]), v_i_value, v_i):
-            v_i, v_i_value = (start + i_l), f8(x[i_l])
-        if comes_first(-f8(x[i_l]), -j_value, j):
-            j, j_value = (start + i_l), f8(x[i_l])
-    return v_i, v_i_value, j, j_value
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(-inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = larger(r0, x[np.uint64(i_l)])
+        if comes_first(f8(r0), v_i_value, v_i):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(f8(x[np.uint64(i_l)]), v_i_value, v_i):
+                    v_i, v_i_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return v_i, v_i_value
+
+
+@njit(**LOOP)
+def best_j(j, j_value, x, start, n):
+    wide_vectors()
+    for i0 in range(0, n, 256):
+        nb = 256 if i0 + 256 < n else n - i0
+        r0 = f4(inf)
+        for i in range(nb):
+            i_l = i0 + i
+            r0 = smaller(r0, x[np.uint64(i_l)])
+        if comes_first(-f8(r0), -j_value, j):
+            for i in range(nb):
+                i_l = i0 + i
+                if comes_first(-f8(x[np.uint64(i_l)]), -j_value, j):
+                    j, j_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return j, j_value
 
 
 @njit(**PART)
@@ -131,19 +151,22 @@ def rebase_1(old_v_i, v_i, s, old_j, j, s2):
     return s, s2
 
 
-@njit(**LOOP)
-def fold_1(start, v_i, v, j, n):
-    wide_vectors()
+@njit(**PART)
+def pick_s(start, n, v_i, v):
+    i_l = v_i - start
     s = 0.0
+    if 0 <= i_l < n:
+        s = f8(v[i_l])
+    return s
+
+
+@njit(**PART)
+def pick_s2(start, n, j, v):
+    i_l = j - start
     s2 = 0.0
-    for i_l in range(n):
-        t1 = (start + i_l) == v_i
-        t2 = f8(v[i_l]) if t1 else f8(0)
-        s = s + t2
-        t3 = (start + i_l) == j
-        t4 = f8(v[i_l]) if t3 else f8(0)
-        s2 = s2 + t4
-    return s, s2
+    if 0 <= i_l < n:
+        s2 = f8(v[i_l])
+    return s2
 
 
 @njit(**PART)
@@ -185,27 +208,29 @@ def sweep(first, last, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2):
         m = f8(0)
         v_n = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
             old_v_i = v_i
             old_j = j
-            v_i, v_i_value, j, j_value = fold_0(v_i, v_i_value, j, j_value, x_tile, t0, n)
-            ahead(x_tile, x_tile.size)
-            ahead(v_tile, v_tile.size)
+            v_i, v_i_value = best_i(v_i, v_i_value, x_tile, t0, n)
+            j, j_value = best_j(j, j_value, x_tile, t0, n)
             if t0 > begin:
                 s, s2 = rebase_1(old_v_i, v_i, s, old_j, j, s2)
-            r0, r1 = fold_1(t0, v_i, v_tile, j, n)
+            r0 = pick_s(t0, n, v_i, v_tile)
             s = s + r0
-            s2 = s2 + r1
+            r0 = pick_s2(t0, n, j, v_tile)
+            s2 = s2 + r0
         s, s2, out0[b], out1[b], m, v_n, out2[b] = finish(v_i, s, j, s2, v_i_value, j_value, m, v_n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -236,7 +261,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
@@ -357,7 +382,7 @@ def definition(x, v):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal', 'v': 'normal'}, {}, []
-    for length in (257, 1031, 2557):
+    for length in (513, 2055, 5117):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

@@ -64,7 +64,8 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -77,17 +78,44 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
 @njit(**LOOP)
-def fold_0(p, v, n):
+def fold_0(v, p, n, real):
     wide_vectors()
-    s = 0.0
-    s2 = 0.0
-    s3 = 0.0
+    s = real(0.0)
+    s2 = real(0.0)
+    s3 = real(0.0)
+    c1 = middle(v)
+    c2 = middle(p)
     for i_l in range(n):
-        t1 = f8(p[i_l]) * f8(v[i_l])
+        t1 = real(p[i_l]) * real(v[i_l])
         s = s + t1
-        s2 = s2 + f8(v[i_l])
-        s3 = s3 + f8(p[i_l])
+        s2 = s2 + minus(real(v[i_l]), c1)
+        s3 = s3 + minus(real(p[i_l]), c2)
+    s2 = f8(s2) + f8(n) * f8(c1)
+    s3 = f8(s3) + f8(n) * f8(c2)
     return s, s2, s3
 
 
@@ -111,21 +139,25 @@ def sweep(first, last, tile, block, b_p, p, b_v, v, n_l, out0, out1):
         s2 = f8(0.0)
         s3 = f8(0.0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
-            p_tile = p[b_p[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
-            r0, r1, r2 = fold_0(p_tile, v_tile, n)
-            s = s + r0
-            s2 = s2 + r1
-            s3 = s3 + r2
+            p_tile = p[b_p[b], t0:t0 + n]
+            r0, r1, r2 = fold_0(v_tile, p_tile, n, f4)
+            if not sound(r0) or not np.isfinite(r1) or not np.isfinite(r2):
+                r0, r1, r2 = fold_0(v_tile, p_tile, n, f8)
+            s = s + f8(r0)
+            s2 = s2 + f8(r1)
+            s3 = s3 + f8(r2)
         out0[b], out1[b] = finish(s, s2, s3, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_p, p, b_v, v, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_p, p, b_v, v, n_l, out0, out1)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_p, p, b_v, v, n_l, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -156,7 +188,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):

@@ -57,7 +57,8 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-PART = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
@@ -70,18 +71,31 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
 @njit(**LOOP)
-def fold_0(w, x, n):
+def fold_0a(w, x, n):
     wide_vectors()
-    s = 0.0
     s1 = 0.0
     for i_l in range(n):
-        t1 = abs(f8(w[i_l]))
+        t1 = np.sign(f8(w[i_l]))
+        t2 = t1 * f8(x[i_l])
+        s1 = s1 + t2
+    return s1
+
+
+@njit(**LOOP)
+def fold_0b(w, n, real):
+    wide_vectors()
+    s = real(0.0)
+    for i_l in range(n):
+        t1 = abs(real(w[i_l]))
         s = s + t1
-        t2 = np.sign(f8(w[i_l]))
-        t3 = t2 * f8(x[i_l])
-        s1 = s1 + t3
-    return s, s1
+    return s
 
 
 @njit(**PART)
@@ -106,20 +120,25 @@ def sweep(first, last, tile, block, b_w, w, b_x, x, n_l, out0):
         p1 = f8(0)
         s2 = f8(0)
         for t0 in range(begin, end, tile):
-            n = min(tile, end - t0)
+            n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             w_tile = w[b_w[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
-            r0, r1 = fold_0(w_tile, x_tile, n)
-            s = s + r0
-            s1 = s1 + r1
+            r0 = fold_0a(w_tile, x_tile, n)
+            s1 = s1 + r0
+            r0 = fold_0b(w_tile, n, f4)
+            if not sound(r0):
+                r0 = fold_0b(w_tile, n, f8)
+            s = s + f8(r0)
         p1, s2, out0[b] = finish(s, n_l, p1, s1, s2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def kernel(threads, items, tile, block, b_w, w, b_x, x, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
-        sweep(part * items // threads, (part + 1) * items // threads, tile, block, b_w, w, b_x, x, n_l, out0)
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_w, w, b_x, x, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):
@@ -150,7 +169,7 @@ def laid_out(array, axes, order, batch):
     moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
     flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
     which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
-    return np.ascontiguousarray(np.broadcast_to(which, batch)).reshape(-1), flat
+    return np.broadcast_to(which, batch).flatten(), flat
 
 
 def written(lengths, batch, order, dtype):
