@@ -38,6 +38,8 @@ DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float32", "float16", "bfloat1
 AUDITED = (3, 1000)
 """Lengths at which a kernel for GPUs is executed on the CPU."""
 MARKED = re.compile(r"\brebase_|isfinite\(|== (f4\()?0\.0\)? else|\banchor|\brescale")
+ARITHMETIC = ("def apart(", "def middle(")
+"""Functions of every kernel that sums in float32, whatever the operator: they guard nothing of its own."""
 MOST_SCHEDULES, RUNS = 8, 3
 CHOSEN = ("chosen by the sizes of each call", "")
 """No schedule of one's own; its value is not None, which a list of choices shows as nothing at all."""
@@ -45,11 +47,11 @@ CHOSEN = ("chosen by the sizes of each call", "")
 
 def marked_lines(source: str) -> set[int]:
     """The lines, counted from 1, that move a state to new pivots, or guard where floats and reals part."""
-    lines, inside, found = source.split("\n"), False, set()
+    lines, inside, general, found = source.split("\n"), False, False, set()
     for number, line in enumerate(lines, 1):
         if line and not line[0].isspace():
-            inside = line.startswith("def rebase_")
-        if (inside or MARKED.search(line)) and line.strip():
+            inside, general = line.startswith("def rebase_"), line.startswith(ARITHMETIC)
+        if (inside or MARKED.search(line) and not general) and line.strip():
             found.add(number)
     return found
 
