@@ -12,7 +12,7 @@ from itertools import groupby
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cpu import prelude
-from redfuser_algebra.lower.bounds_cpu import may_hold, must_hold
+from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step
 from redfuser_algebra.lower.functions_cpu import Accumulator
 from redfuser_algebra.lower.join_cpu import JoinPrinter, each

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
-from redfuser_algebra.lower.bounds_cpu import may_hold, negated
+from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
@@ -256,8 +256,8 @@ class _Printer:
     def _all_hold(self) -> str:
         """Whether every element of the tile takes part; "" where that cannot be told."""
         masks = {update.mask for update in self.program.updates} - {None}
-        found = [may_hold(negated(mask), self._bounds("t0")) for mask in masks]
-        return "" if None in found else " and ".join([f"t0 + TILE <= n_{self.program.axis}", *(f"not ({each})" for each in sorted(found))])
+        found = [must_hold(mask, self._bounds("t0")) for mask in masks]
+        return "" if None in found else " and ".join([f"t0 + TILE <= n_{self.program.axis}", *sorted(found)])
 
     def _results(self) -> list[str]:
         """What the rows come to, and their way to memory."""

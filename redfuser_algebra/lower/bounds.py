@@ -1,13 +1,13 @@
-"""When a mask can hold nowhere in a tile, as a condition of generated Python: such tiles are passed over.
+"""When a mask can hold nowhere in a tile, or holds everywhere, as conditions of generated Python.
 
-In: a mask, and code for the bounds of its leaves.  Out: a condition that is true wherever the mask may hold; None if
-nothing can be said.  Of the negated mask: where it does not hold, the mask holds everywhere.
+In: a mask, and code for the bounds of its leaves.  Out: a condition that is true wherever the mask may hold, or only
+where it holds at every element; None if nothing can be said.  Both keep what they say where a bound is NaN.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from redfuser_algebra.language.expr import Expr, call
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.scalar_code import constant
 
 Bounds = tuple[str, str]
@@ -25,8 +25,8 @@ def may_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
     if mask.op == "logical_or":
         parts = [may_hold(arg, leaf) for arg in mask.args]
         return f"({parts[0]} or {parts[1]})" if all(parts) else None
-    if mask.op == "logical_not" and negated(mask.args[0]).op != "logical_not":
-        return may_hold(negated(mask.args[0]), leaf)
+    if mask.op == "logical_not":
+        return _opposite(must_hold(mask.args[0], leaf))
     if mask.op not in _COMPARED:
         return None
     names = _ends(mask, leaf)
@@ -37,11 +37,13 @@ _SURELY = {"less": "{ahigh} < {blow}", "less_equal": "{ahigh} <= {blow}", "great
 
 
 def must_hold(mask: Expr, leaf: Callable[[Expr], Bounds | None]) -> str | None:
-    """A condition from which the mask follows at every element of a tile, also if bounds are NaN: then it is false."""
+    """A condition from which the mask follows at every element of a tile."""
     if mask.op in ("logical_and", "logical_or"):
         parts = [part for part in (must_hold(arg, leaf) for arg in mask.args) if part]
         enough = len(parts) == 2 or mask.op == "logical_or" and parts
         return f"({f' {mask.op[8:]} '.join(parts)})" if enough else None
+    if mask.op == "logical_not":
+        return _opposite(may_hold(mask.args[0], leaf))
     names = _ends(mask, leaf) if mask.op in _SURELY else None
     return f"({_SURELY[mask.op].format(**names)})" if names else None
 
@@ -52,17 +54,8 @@ def _ends(comparison: Expr, leaf: Callable[[Expr], Bounds | None]) -> dict[str, 
     return {"alow": a[0], "ahigh": a[1], "blow": b[0], "bhigh": b[1]} if a and b else None
 
 
-_OPPOSITE = {"less": "greater_equal", "less_equal": "greater", "greater": "less_equal", "greater_equal": "less", "equal": "not_equal",
-             "not_equal": "equal", "logical_and": "logical_or", "logical_or": "logical_and"}
-
-
-def negated(mask: Expr) -> Expr:
-    """The opposite of a mask, the negation as far inside as it goes; its operands are no NaN."""
-    if mask.op == "logical_not":
-        return mask.args[0]
-    if mask.op not in _OPPOSITE:
-        return call("logical_not", mask)
-    return call(_OPPOSITE[mask.op], *(map(negated, mask.args) if mask.op.startswith("logical") else mask.args))
+def _opposite(condition: str | None) -> str | None:
+    return f"(not ({condition}))" if condition else None
 
 
 def _bounds(term: Expr, leaf: Callable[[Expr], Bounds | None]) -> Bounds | None:
