@@ -408,7 +408,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 for i in range(COLUMNS):
                     S1[r, i] = f4(0)
             multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
-            if t0 + TILE <= n_l and not (((t0 + TILE - 1) >= 4)):
+            if t0 + TILE <= n_l and (((t0 + TILE - 1) < 4)):
                 fold(True, held_any1, held_m, held_s2, n_l, p_anc, n_d, S1, first_l, p_s, o_s)
             else:
                 fold(False, held_any1, held_m, held_s2, n_l, p_anc, n_d, S1, first_l, p_s, o_s)

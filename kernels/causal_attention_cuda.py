@@ -386,7 +386,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                 for i in range(COLUMNS):
                     S1[r, i] = f4(0)
             multiply_rows(shared + AT_Q + warp * 16 * WIDTH_Q, tile + AT_K, lane, -(-n_k // 16), WIDTH_Q, TILE, S1)
-            if t0 + TILE <= n_l and not (((t0 + TILE - 1) > (begin_m + offset))):
+            if t0 + TILE <= n_l and ((t0 + TILE - 1) <= (begin_m + offset)):
                 fold(True, held_any1, held_m2, held_s2, n_l, offset, S1, scale, first_l, p_s, o_s, first_m)
             else:
                 fold(False, held_any1, held_m2, held_s2, n_l, offset, S1, scale, first_l, p_s, o_s, first_m)

@@ -200,13 +200,17 @@ class RowFunctions:
         f.line("if many == 0:")
         f.line(f"    return {self.listed('_old')}")
         f.line("seen = seen_old + many")
+        self._by_stages(f, self._fold_stage)
+
+    def _by_stages(self, f: DeviceFunction, join: Callable[[DeviceFunction, Iterable[Update]], None]) -> None:
+        """The rest of a function that adds to a state: stage by stage its new values, then what `join` writes for the stage."""
         self._before(f)
         for value in self.storage.old_values():
             f.line(self.value(value, "_old", "seen_old", f))
         for place, stage in enumerate(self.program.stages):
             for value in self.storage.moving_values(place):
                 f.line(self.value(value, "", "seen", f))
-            self._fold_stage(f, stage)
+            join(f, stage)
         f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
         self.define(f, ["seen", *self.variable_types()])
 
@@ -277,15 +281,7 @@ class RowFunctions:
             f.argument(name, name)
         f.line("seen = seen_old")
         self._over_lanes(f, [f"seen += {moved('seen', 'i8', 'by')}"])
-        self._before(f)
-        for value in self.storage.old_values():
-            f.line(self.value(value, "_old", "seen_old", f))
-        for place, stage in enumerate(self.program.stages):
-            for value in self.storage.moving_values(place):
-                f.line(self.value(value, "", "seen", f))
-            self._combine_stage(f, stage)
-        f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
-        self.define(f, ["seen", *self.variable_types()])
+        self._by_stages(f, self._combine_stage)
 
     def _combine_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
         for update in stage:
