@@ -253,3 +253,13 @@ def test_a_product_that_is_one_does_not_multiply_itself():
 
     verdict = ra.decide(quantised)
     assert verdict.fused is None and max(found.nodes for found in verdict.discoveries) < 1_000
+
+
+def test_a_negated_product_of_conditions_selects_as_well():
+    """Σ over c of −s·[c = 1]·[d = 2] leaves the other places out; they may be infinite, and are not multiplied by 0."""
+    fused = ra.fuse(ra.operators["angular_momentum_com"])
+    r, v = np.ones((1, 3)), np.arange(3.0)[None]
+    r[0, 0] = np.inf
+    with np.errstate(invalid="ignore"):
+        first, second, third = fused(m=np.array([1.5]), r=r, v=v, backend="numpy")
+    assert first == 0 and np.isnan(second) and np.isnan(third)

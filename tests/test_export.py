@@ -138,7 +138,7 @@ def test_a_file_checks_itself(name, tmp_path):
 @pytest.mark.slow
 def test_a_file_finds_its_own_fault(tmp_path):
     text = exported("variance")
-    faulty = text.replace("s2 = s2 + r0", "s2 = s2 + 1.001 * r0")
+    faulty = text.replace("s2 = s2 + f8(r0)", "s2 = s2 + 1.001 * f8(r0)")
     assert faulty != text
     done = alone(written(tmp_path, "variance", faulty))
     assert done.returncode == 1 and done.stdout.count("DIFFERS") == 3 and done.stderr == ""

@@ -288,3 +288,12 @@ def test_a_certificate_of_a_wrong_join_is_refuted(wrong):
     state = tuple(c if c.joined is None else replace(c, joined=wrong(c.joined, c.symbol)) for c in fused.form.state)
     broken = certify(affine, fused.decision.main.cascade, replace(fused.form, state=state), examples=10)
     assert broken.status == "refuted" and broken.row("recurrence:h").verdict == "cannot decide"
+
+
+def test_a_recurrence_of_positive_summands_may_have_any_sign():
+    @operator
+    def forgotten(x: "l", f: "l"):
+        return 1 / scan(lambda Z: f * Z + ra.exp(x), "l", initial=0.0)
+
+    facts = [str(fact) for fact in fuse(forgotten).form.facts]
+    assert not [fact for fact in facts if "safe divisor" in fact] and [fact for fact in facts if "divides and may be 0" in fact]

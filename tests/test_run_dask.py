@@ -49,6 +49,10 @@ def test_any_chunks_give_the_value(name):
         pytest.skip("no form is known")
     given, arrays = given_to(name, 23 + ENTRIES[name].shortest, np.random.default_rng(5))
     want = found(**given, backend="reference")
+    if found.form.prefixes:
+        with pytest.raises(ra.OperatorError, match="what came before each element"):
+            found.dask(**arrays)
+        return
     for got, right in zip(parts(found.dask(**arrays)), parts(want), strict=True):
         value = got.compute(scheduler="synchronous")
         assert got.shape == np.shape(right) == value.shape and got.dtype == value.dtype

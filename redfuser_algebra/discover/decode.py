@@ -76,8 +76,14 @@ def number(value: Fraction) -> Expr:
 
 def product(coefficient: Fraction, factors: list[Expr]) -> Expr:
     """coefficient · Π factors, in the order of their text; conditions among the factors select instead of multiply."""
-    conditions = [factor for factor in factors if is_condition(factor)]
-    others = sorted((factor for factor in factors if not is_condition(factor)), key=repr)
+    conditions, others = [], []
+    for factor in factors:
+        while factor.op == "where" and factor.args[2] is const(0):
+            conditions.append(factor.args[0])
+            factor = factor.args[1]
+        if factor is not const(1):
+            (conditions if is_condition(factor) else others).append(factor)
+    others.sort(key=repr)
     result = None
     for factor in others:
         result = factor if result is None else result * factor

@@ -330,7 +330,7 @@ def _sign_of_reduction(monoid: str, sign: str, masked: bool) -> str:
         return sign if sign in _UP else UNKNOWN
     if monoid == "sum":
         return _weakened(sign) if masked else sign
-    if MONOIDS[monoid].source:
+    if MONOIDS[monoid].source or not MONOIDS[monoid].commutative:
         return UNKNOWN
     below = MONOIDS[monoid].identity < 0
     return sign if not masked or sign in ((NEGATIVE, NONPOSITIVE) if below else _UP) else UNKNOWN
