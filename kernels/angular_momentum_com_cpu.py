@@ -49,7 +49,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 63200caf2c1448f38a99d0927bda580b653a524e82a26551717c5403944256ae
+Certificate: sha256 d6c1eb57b84b3721313cdeb90b1fff3a0e756a2f3aa2e217917df34ce481a704
 Schedule: tiles of 512 along l, rows shared between threads
 Needs NumPy and Numba.  `python angular_momentum_com_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -294,64 +294,61 @@ def finish(p1, s, s2, n_c, p2, s3, s1, n_c__1, n_c__2, s4, s5, s6):
         t50 = i_c__2 == 1
         for i_c in range(n_c):
             t51 = i_c == 2
-            t52 = 1 if t51 else 0
-            t53 = t52 if t50 else 0
-            t54 = -t53
-            t55 = f8(t54) * s1[i_c, i_c__2]
-            t49 = t49 + t55
+            t52 = -s1[i_c, i_c__2]
+            t53 = t52 if t51 else f8(0)
+            t54 = t53 if t50 else f8(0)
+            t49 = t49 + t54
         t48 = t48 + t49
-    t56 = t42 + t48
-    s4 = t56
+    t55 = t42 + t48
+    s4 = t55
     out0 = f4(s4)
-    t57 = 0.0
+    t56 = 0.0
     for i_c__2 in range(n_c__2):
-        t58 = 0.0
-        t59 = i_c__2 == 0
+        t57 = 0.0
+        t58 = i_c__2 == 0
         for i_c in range(n_c):
-            t60 = i_c == 2
-            t61 = s1[i_c, i_c__2] if t60 else f8(0)
-            t62 = t61 if t59 else f8(0)
-            t58 = t58 + t62
-        t57 = t57 + t58
-    t63 = 0.0
+            t59 = i_c == 2
+            t60 = s1[i_c, i_c__2] if t59 else f8(0)
+            t61 = t60 if t58 else f8(0)
+            t57 = t57 + t61
+        t56 = t56 + t57
+    t62 = 0.0
     for i_c__2 in range(n_c__2):
-        t64 = 0.0
-        t65 = i_c__2 == 2
+        t63 = 0.0
+        t64 = i_c__2 == 2
         for i_c in range(n_c):
-            t66 = i_c == 0
-            t67 = 1 if t66 else 0
-            t68 = t67 if t65 else 0
-            t69 = -t68
-            t70 = f8(t69) * s1[i_c, i_c__2]
-            t64 = t64 + t70
-        t63 = t63 + t64
-    t71 = t57 + t63
-    s5 = t71
+            t65 = i_c == 0
+            t66 = -s1[i_c, i_c__2]
+            t67 = t66 if t65 else f8(0)
+            t68 = t67 if t64 else f8(0)
+            t63 = t63 + t68
+        t62 = t62 + t63
+    t69 = t56 + t62
+    s5 = t69
     out1 = f4(s5)
-    t72 = 0.0
+    t70 = 0.0
     for i_c__2 in range(n_c__2):
-        t73 = 0.0
-        t74 = i_c__2 == 1
+        t71 = 0.0
+        t72 = i_c__2 == 1
         for i_c in range(n_c):
-            t75 = i_c == 0
-            t76 = s1[i_c, i_c__2] if t75 else f8(0)
-            t77 = t76 if t74 else f8(0)
-            t73 = t73 + t77
-        t72 = t72 + t73
-    t78 = 0.0
+            t73 = i_c == 0
+            t74 = s1[i_c, i_c__2] if t73 else f8(0)
+            t75 = t74 if t72 else f8(0)
+            t71 = t71 + t75
+        t70 = t70 + t71
+    t76 = 0.0
     for i_c__2 in range(n_c__2):
-        t79 = 0.0
-        t80 = i_c__2 == 0
+        t77 = 0.0
+        t78 = i_c__2 == 0
         for i_c in range(n_c):
-            t81 = i_c == 1
-            t82 = 1 if t81 else 0
-            t83 = t82 if t80 else 0
-            t84 = -t83
-            t85 = f8(t84) * s1[i_c, i_c__2]
-            t79 = t79 + t85
-        t78 = t78 + t79
-    t86 = t72 + t78
-    s6 = t86
+            t79 = i_c == 1
+            t80 = -s1[i_c, i_c__2]
+            t81 = t80 if t79 else f8(0)
+            t82 = t81 if t78 else f8(0)
+            t77 = t77 + t82
+        t76 = t76 + t77
+    t83 = t70 + t76
+    s6 = t83
     out2 = f4(s6)
     return s4, out0, s5, out1, s6, out2
 

@@ -42,11 +42,11 @@ Two states a and b
     s7'  = s7_a + N_a·(p2_a − p2')·(p2_a − p2') + s7_b + N_b·(p2_b − p2')·(p2_b − p2')
 
 Dangers
-    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 0 else 0) if plane__2 = 0 else 0)) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane 2·s1·((p4 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p4 if plane = 0 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 1 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
+    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·p3·s1 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((2·p4·s1 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·p4·s1 if plane = 0 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((−2·p3·s1 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 c1811972b28ca612007314fdd1d42b7ca0bd90f65cbd00b32541d62f793f2fcf
+Certificate: sha256 0c3af5b53e77206364c432dc7b43e66e98fb15822098f1c10fcfc8bda2a9e634
 Schedule: tiles of 1024 along l, rows shared between threads
 Needs NumPy and Numba.  `python kabsch_rmsd_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -332,168 +332,166 @@ def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4
         t80 = i_plane__2 == 0
         for i_plane in range(n_plane):
             t81 = i_plane == 1
-            t82 = 1 if t81 else 0
-            t83 = t82 if t80 else 0
-            t84 = -t83
-            t85 = f8(t84) * s1[i_plane, i_plane__2]
-            t79 = t79 + t85
+            t82 = -s1[i_plane, i_plane__2]
+            t83 = t82 if t81 else f8(0)
+            t84 = t83 if t80 else f8(0)
+            t79 = t79 + t84
         t78 = t78 + t79
-    t86 = t72 + t78
-    s3 = t86
-    t87 = 0.0
+    t85 = t72 + t78
+    s3 = t85
+    t86 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t88 = 0.0
-        t89 = i_plane__2 == 0
+        t87 = 0.0
+        t88 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t90 = i_plane == 0
-            t91 = s1[i_plane, i_plane__2] if t90 else f8(0)
-            t92 = t91 if t89 else f8(0)
-            t88 = t88 + t92
-        t87 = t87 + t88
-    t93 = 0.0
+            t89 = i_plane == 0
+            t90 = s1[i_plane, i_plane__2] if t89 else f8(0)
+            t91 = t90 if t88 else f8(0)
+            t87 = t87 + t91
+        t86 = t86 + t87
+    t92 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t94 = 0.0
-        t95 = i_plane__2 == 1
+        t93 = 0.0
+        t94 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t96 = i_plane == 1
-            t97 = s1[i_plane, i_plane__2] if t96 else f8(0)
-            t98 = t97 if t95 else f8(0)
-            t94 = t94 + t98
-        t93 = t93 + t94
-    t99 = t87 + t93
-    s4 = t99
-    t100 = np.arctan2(s3, s4)
-    t101 = np.cos(t100)
-    p3 = t101
-    t102 = np.sin(t100)
-    p4 = t102
-    t103 = 0.0
-    t107 = p3 * p3
+            t95 = i_plane == 1
+            t96 = s1[i_plane, i_plane__2] if t95 else f8(0)
+            t97 = t96 if t94 else f8(0)
+            t93 = t93 + t97
+        t92 = t92 + t93
+    t98 = t86 + t92
+    s4 = t98
+    t99 = np.arctan2(s3, s4)
+    t100 = np.cos(t99)
+    p3 = t100
+    t101 = np.sin(t99)
+    p4 = t101
+    t102 = 0.0
+    t106 = p3 * p3
     for i_plane__2 in range(n_plane__2):
-        t104 = 0.0
-        t105 = i_plane__2 == 0
+        t103 = 0.0
+        t104 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t106 = i_plane == 0
-            t108 = t107 * s6[i_plane, i_plane__2]
-            t109 = t108 if t106 else f8(0)
-            t110 = t109 if t105 else f8(0)
-            t104 = t104 + t110
-        t103 = t103 + t104
-    t111 = 0.0
+            t105 = i_plane == 0
+            t107 = t106 * s6[i_plane, i_plane__2]
+            t108 = t107 if t105 else f8(0)
+            t109 = t108 if t104 else f8(0)
+            t103 = t103 + t109
+        t102 = t102 + t103
+    t110 = 0.0
+    t114 = (-2.0) * p3
     for i_plane__2 in range(n_plane__2):
-        t112 = 0.0
-        t113 = i_plane__2 == 0
+        t111 = 0.0
+        t112 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t114 = i_plane == 0
-            t115 = p3 if t114 else f8(0)
+            t113 = i_plane == 0
+            t115 = t114 * s1[i_plane, i_plane__2]
             t116 = t115 if t113 else f8(0)
-            t117 = (-2.0) * t116
-            t118 = t117 * s1[i_plane, i_plane__2]
-            t112 = t112 + t118
-        t111 = t111 + t112
-    t119 = t103 + t111
-    t120 = 0.0
-    t124 = p4 * p4
+            t117 = t116 if t112 else f8(0)
+            t111 = t111 + t117
+        t110 = t110 + t111
+    t118 = t102 + t110
+    t119 = 0.0
+    t123 = p4 * p4
     for i_plane__2 in range(n_plane__2):
-        t121 = 0.0
-        t122 = i_plane__2 == 1
+        t120 = 0.0
+        t121 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t123 = i_plane == 1
-            t125 = t124 * s6[i_plane, i_plane__2]
-            t126 = t125 if t123 else f8(0)
-            t127 = t126 if t122 else f8(0)
-            t121 = t121 + t127
-        t120 = t120 + t121
-    t128 = t119 + t120
-    t129 = 0.0
+            t122 = i_plane == 1
+            t124 = t123 * s6[i_plane, i_plane__2]
+            t125 = t124 if t122 else f8(0)
+            t126 = t125 if t121 else f8(0)
+            t120 = t120 + t126
+        t119 = t119 + t120
+    t127 = t118 + t119
+    t128 = 0.0
+    t132 = 2.0 * p4
     for i_plane__2 in range(n_plane__2):
-        t130 = 0.0
-        t131 = i_plane__2 == 0
+        t129 = 0.0
+        t130 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t132 = i_plane == 1
-            t133 = p4 if t132 else f8(0)
+            t131 = i_plane == 1
+            t133 = t132 * s1[i_plane, i_plane__2]
             t134 = t133 if t131 else f8(0)
-            t135 = 2.0 * t134
-            t136 = t135 * s1[i_plane, i_plane__2]
-            t130 = t130 + t136
-        t129 = t129 + t130
-    t137 = t128 + t129
-    t138 = 0.0
+            t135 = t134 if t130 else f8(0)
+            t129 = t129 + t135
+        t128 = t128 + t129
+    t136 = t127 + t128
+    t137 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t139 = 0.0
-        t140 = i_plane__2 == 0
+        t138 = 0.0
+        t139 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t141 = i_plane == 0
-            t142 = s7[i_plane, i_plane__2] if t141 else f8(0)
-            t143 = t142 if t140 else f8(0)
-            t139 = t139 + t143
-        t138 = t138 + t139
-    t144 = t137 + t138
-    t145 = 0.0
+            t140 = i_plane == 0
+            t141 = s7[i_plane, i_plane__2] if t140 else f8(0)
+            t142 = t141 if t139 else f8(0)
+            t138 = t138 + t142
+        t137 = t137 + t138
+    t143 = t136 + t137
+    t144 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t146 = 0.0
-        t147 = i_plane__2 == 0
+        t145 = 0.0
+        t146 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t148 = i_plane == 0
-            t149 = t124 * s6[i_plane, i_plane__2]
-            t150 = t149 if t148 else f8(0)
-            t151 = t150 if t147 else f8(0)
-            t146 = t146 + t151
-        t145 = t145 + t146
-    t152 = t144 + t145
-    t153 = 0.0
+            t147 = i_plane == 0
+            t148 = t123 * s6[i_plane, i_plane__2]
+            t149 = t148 if t147 else f8(0)
+            t150 = t149 if t146 else f8(0)
+            t145 = t145 + t150
+        t144 = t144 + t145
+    t151 = t143 + t144
+    t152 = 0.0
+    t156 = (-2.0) * p4
     for i_plane__2 in range(n_plane__2):
-        t154 = 0.0
-        t155 = i_plane__2 == 1
+        t153 = 0.0
+        t154 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t156 = i_plane == 0
-            t157 = p4 if t156 else f8(0)
+            t155 = i_plane == 0
+            t157 = t156 * s1[i_plane, i_plane__2]
             t158 = t157 if t155 else f8(0)
-            t159 = (-2.0) * t158
-            t160 = t159 * s1[i_plane, i_plane__2]
-            t154 = t154 + t160
-        t153 = t153 + t154
-    t161 = t152 + t153
-    t162 = 0.0
+            t159 = t158 if t154 else f8(0)
+            t153 = t153 + t159
+        t152 = t152 + t153
+    t160 = t151 + t152
+    t161 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t163 = 0.0
-        t164 = i_plane__2 == 1
+        t162 = 0.0
+        t163 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t165 = i_plane == 1
-            t166 = t107 * s6[i_plane, i_plane__2]
-            t167 = t166 if t165 else f8(0)
-            t168 = t167 if t164 else f8(0)
-            t163 = t163 + t168
-        t162 = t162 + t163
-    t169 = t161 + t162
-    t170 = 0.0
+            t164 = i_plane == 1
+            t165 = t106 * s6[i_plane, i_plane__2]
+            t166 = t165 if t164 else f8(0)
+            t167 = t166 if t163 else f8(0)
+            t162 = t162 + t167
+        t161 = t161 + t162
+    t168 = t160 + t161
+    t169 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t171 = 0.0
-        t172 = i_plane__2 == 1
+        t170 = 0.0
+        t171 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t173 = i_plane == 1
-            t174 = p3 if t173 else f8(0)
-            t175 = t174 if t172 else f8(0)
-            t176 = (-2.0) * t175
-            t177 = t176 * s1[i_plane, i_plane__2]
-            t171 = t171 + t177
-        t170 = t170 + t171
-    t178 = t169 + t170
-    t179 = 0.0
+            t172 = i_plane == 1
+            t173 = t114 * s1[i_plane, i_plane__2]
+            t174 = t173 if t172 else f8(0)
+            t175 = t174 if t171 else f8(0)
+            t170 = t170 + t175
+        t169 = t169 + t170
+    t176 = t168 + t169
+    t177 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t180 = 0.0
-        t181 = i_plane__2 == 1
+        t178 = 0.0
+        t179 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t182 = i_plane == 1
-            t183 = s7[i_plane, i_plane__2] if t182 else f8(0)
-            t184 = t183 if t181 else f8(0)
-            t180 = t180 + t184
-        t179 = t179 + t180
-    t185 = t178 + t179
-    s5 = t185
-    t186 = s5 / f8(n_l)
-    t187 = np.sqrt(t186)
-    out0 = f4(t187)
+            t180 = i_plane == 1
+            t181 = s7[i_plane, i_plane__2] if t180 else f8(0)
+            t182 = t181 if t179 else f8(0)
+            t178 = t178 + t182
+        t177 = t177 + t178
+    t183 = t176 + t177
+    s5 = t183
+    t184 = s5 / f8(n_l)
+    t185 = np.sqrt(t184)
+    out0 = f4(t185)
     return s3, s4, p3, p4, s5, out0
 
 

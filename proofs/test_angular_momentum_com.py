@@ -126,17 +126,17 @@ def finalize(state, r):
     z = np.arange(r.shape[1]) == 2
     t = (
         np.sum(np.sum(np.where(here, np.where(h[..., None], M11m, 0), 0), axis=0))
-        + np.sum(np.sum(-(M11m * np.where(g, np.where(z, 1, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(g, np.where(z[..., None], -M11m, 0), 0), axis=0))
     )
     w = np.arange(r.shape[1]) == 0
     f = np.arange(r.shape[1]) == 0
     u = (
         np.sum(np.sum(np.where(w, np.where(z[..., None], M11m, 0), 0), axis=0))
-        + np.sum(np.sum(-(M11m * np.where(here, np.where(f, 1, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(here, np.where(f[..., None], -M11m, 0), 0), axis=0))
     )
     y = (
         np.sum(np.sum(np.where(g, np.where(f[..., None], M11m, 0), 0), axis=0))
-        + np.sum(np.sum(-(M11m * np.where(w, np.where(h, 1, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(w, np.where(h[..., None], -M11m, 0), 0), axis=0))
     )
     return t, u, y
 

@@ -37,14 +37,14 @@ Guards:
 
 Dangers:
 
-    y = Σ_plane__2 Σ_plane ((p3²·M1010 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·M1100·((t
-        if plane = 0 else 0) if plane__2 = 0 else 0)) + Σ_plane__2 Σ_plane ((p4²·M1010 if plane = 1 else 0) if
-        plane__2 = 1 else 0) + Σ_plane__2 Σ_plane 2·M1100·((u if plane = 1 else 0) if plane__2 = 0 else 0) +
-        Σ_plane__2 Σ_plane ((M0101 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·M1010 if
-        plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·M1100·((u if plane = 0 else 0) if plane__2
-        = 1 else 0)) + Σ_plane__2 Σ_plane ((p3²·M1010 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2
-        Σ_plane (−2·M1100·((t if plane = 1 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((M0101 if plane = 1
-        else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
+    y = Σ_plane__2 Σ_plane ((p3²·M1010 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·t·M1100
+        if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·M1010 if plane = 1 else 0) if plane__2
+        = 1 else 0) + Σ_plane__2 Σ_plane ((2·u·M1100 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane
+        ((M0101 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·M1010 if plane = 0 else 0) if
+        plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·u·M1100 if plane = 0 else 0) if plane__2 = 1 else 0) +
+        Σ_plane__2 Σ_plane ((p3²·M1010 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((−2·t·M1100
+        if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((M0101 if plane = 1 else 0) if plane__2 = 1
+        else 0) is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference.
@@ -160,7 +160,7 @@ def finalize(state, X):
     w = np.arange(X.shape[1]) == 1
     v = (
         np.sum(np.sum(np.where(here, g, 0), axis=0))
-        + np.sum(np.sum(-(M1100 * np.where(z, np.where(w, 1, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(z, np.where(w[..., None], -M1100, 0), 0), axis=0))
     )
     r = (
         np.sum(np.sum(np.where(z, g, 0), axis=0))
@@ -170,17 +170,19 @@ def finalize(state, X):
     t = np.cos(f)
     u = np.sin(f)
     alpha = t ** 2 * M1010
-    beta = u ** 2 * M1010
+    beta = -(2 * t * M1100)
+    gamma = u ** 2 * M1010
+    eta = 2 * u * M1100
     y = (
         np.sum(np.sum(np.where(z, np.where(h[..., None], alpha, 0), 0), axis=0))
-        + np.sum(np.sum(-(2 * M1100 * np.where(z, np.where(h, t, 0)[..., None], 0)), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(w[..., None], beta, 0), 0), axis=0))
-        + np.sum(np.sum(2 * M1100 * np.where(z, np.where(w, u, 0)[..., None], 0), axis=0))
-        + np.sum(np.sum(np.where(z, np.where(h[..., None], M0101, 0), 0), axis=0))
         + np.sum(np.sum(np.where(z, np.where(h[..., None], beta, 0), 0), axis=0))
-        + np.sum(np.sum(-(2 * M1100 * np.where(here, np.where(h, u, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(here, np.where(w[..., None], gamma, 0), 0), axis=0))
+        + np.sum(np.sum(np.where(z, np.where(w[..., None], eta, 0), 0), axis=0))
+        + np.sum(np.sum(np.where(z, np.where(h[..., None], M0101, 0), 0), axis=0))
+        + np.sum(np.sum(np.where(z, np.where(h[..., None], gamma, 0), 0), axis=0))
+        + np.sum(np.sum(np.where(here, np.where(h[..., None], -eta, 0), 0), axis=0))
         + np.sum(np.sum(np.where(here, np.where(w[..., None], alpha, 0), 0), axis=0))
-        + np.sum(np.sum(-(2 * M1100 * np.where(here, np.where(w, t, 0)[..., None], 0)), axis=0))
+        + np.sum(np.sum(np.where(here, np.where(w[..., None], beta, 0), 0), axis=0))
         + np.sum(np.sum(np.where(here, np.where(w[..., None], M0101, 0), 0), axis=0))
     )
     return np.sqrt(y / N)
