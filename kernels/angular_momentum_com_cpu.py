@@ -129,6 +129,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -230,6 +240,7 @@ def keep(p2, p1, s, s3, old_p2, old_p1, old_s, old_s3):
 
 @njit(**PART)
 def finish(p1, s, s2, n_c, p2, s3, s1, n_c__1, n_c__2, s4, s5, s6):
+    seldom()
     for i_c in range(n_c):
         t1 = s[i_c] / s2
         p1[i_c] = t1

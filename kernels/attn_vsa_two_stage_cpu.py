@@ -141,6 +141,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -351,6 +361,7 @@ def best_pos(pos_value, pos, n_d, S1, start, n, lanes4, keys):
 
 @njit(**PART)
 def rebase_1(s1, old_pos, pos, old_s1, n_t__1, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4):
+    seldom()
     for i_t in range(n_t):
         for i_b in range(n_b):
             for i_d in range(n_d):
@@ -451,6 +462,7 @@ def keep(pos, s1, s5, old_pos, old_s1, old_s5):
 
 @njit(**PART)
 def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s3, out1):
+    seldom()
     for i_t in range(n_t):
         t1 = 0.0
         for i_t__1 in range(n_t__1):

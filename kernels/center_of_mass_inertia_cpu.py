@@ -116,6 +116,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -259,6 +269,7 @@ def keep(p1, s, old_p1, old_s):
 
 @njit(**PART)
 def finish(p1, s, s2, n_c, s4, s1, n_c__1, out0, s3, basis, n_u, out1):
+    seldom()
     for i_c in range(n_c):
         t1 = s[i_c] / s2
         p1[i_c] = t1

@@ -118,6 +118,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -301,6 +311,7 @@ def keep(p1, s3, old_p1, old_s3):
 
 @njit(**PART)
 def finish(p1, s, s2, n_c, s3, s1, s5, n_c__1, s6, out0, s4, basis, n_u, out1):
+    seldom()
     for i_c in range(n_c):
         t1 = s[i_c] / s2
         p1[i_c] = t1

@@ -117,6 +117,16 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
 HOST = binding.get_host_cpu_features()
 WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
 ROWS, VECTORS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2
@@ -313,6 +323,7 @@ def fold_0b(X, s1, n_c__1, n_c, n):
 
 @njit(**PART)
 def finish(p1, s, n_c, s2, s1, n_c__1, p2, s3, out0, p3, n_c__2):
+    seldom()
     t1 = 0.0
     for i_c in range(n_c):
         t2 = s[i_c] * s[i_c]

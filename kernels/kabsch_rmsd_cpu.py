@@ -123,6 +123,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -232,6 +242,7 @@ def keep(p1, p2, old_p1, old_p2):
 
 @njit(**PART)
 def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4, p3, p4, s5, n_l):
+    seldom()
     for i_plane in range(n_plane):
         t1 = s[i_plane] / f8(N)
         p1[i_plane] = t1

@@ -101,6 +101,16 @@ def wide_vectors(context):
 
 
 @intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
 def touch(context, array, place):
     """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
     def emit(context, builder, signature, args):
@@ -187,6 +197,7 @@ def keep(p1, old_p1):
 
 @njit(**PART)
 def finish(p1, s, N, n_i, s1, n_i__1, s2, eye, n_j, n_l):
+    seldom()
     for i_i in range(n_i):
         t1 = s[i_i] / f8(N)
         p1[i_i] = t1

@@ -172,6 +172,17 @@ def wide_vectors(context):
     return types.none(), emit
 '''
 
+_SELDOM = '''
+@intrinsic
+def seldom(context):
+    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
+    def emit(context, builder, signature, args):
+        for name in ("minsize", "noinline"):
+            builder.function.attributes.add(name)
+        return context.get_dummy_value()
+    return types.none(), emit
+'''
+
 _AHEAD = '''
 @intrinsic
 def touch(context, array, place):
@@ -295,7 +306,7 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("wide_vectors",), _WIDE), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _FIRST), (("insert",), _INSERT),
            (("highest",), _LANES), (("rounded", "whole"), _ROUNDED), (("multiply", "product"), MULTIPLY), (("product",), MASKED_PRODUCT))
 

@@ -20,6 +20,9 @@ from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, pref
 _REAL = ("f4", "f8", "real")
 """Types of real numbers."""
 
+MANY_LOOPS = 8
+"""Loops of a function outside the sweep over elements from which on it is compiled for size."""
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -209,7 +212,9 @@ class Function:
 
     def text(self, loop: bool) -> str:
         """The definition; a loop over elements may be reordered, and the rest is computed as written."""
-        body = ["wide_vectors()", *self._guarded(), *self.nest[0].lines] if loop else list(self.nest[0].lines)
+        lines = self.nest[0].lines
+        loops = sum(line.lstrip().startswith("for ") for line in lines)
+        body = ["wide_vectors()", *self._guarded(), *lines] if loop else [*(["seldom()"] if loops > MANY_LOOPS else []), *lines]
         if self.results:
             body.append("return " + ", ".join(self.results))
         return "\n".join([f"@njit(**{'LOOP' if loop else 'PART'})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
