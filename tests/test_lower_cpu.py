@@ -38,7 +38,7 @@ def plain_module(text, name):
     names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
-    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "touch": lambda array, place: None,
+    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
               "bits": lambda x, kind: x.view(kind), "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
     return types.SimpleNamespace(**names)
 
