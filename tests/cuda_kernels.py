@@ -2,19 +2,17 @@
 
 from functools import cache
 
-import numpy as np
 import pytest
 from lowered import verdict
 
-from redfuser_algebra.lower.standalone.checking import distance
 from redfuser_algebra.ptx.compile import toolchain_missing
 from redfuser_algebra.ptx.execute import KernelFile
 from redfuser_algebra.ptx.machine import Mode
-from redfuser_algebra.run.audit import case
+from redfuser_algebra.run.audit import case, error_of, limit_of
 from redfuser_algebra.run.cuda import made_cuda
-from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
-from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.export import draws
 
+limit = limit_of
 needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not installed: {toolchain_missing()}")
 
 
@@ -36,12 +34,7 @@ def drawn_case(made, length, seed=0):
 def run(made, binding, mode=None, shifts=(), file=None):
     """The executed kernel and its distance from the operator in float64."""
     ran = (file or made.file).run(made.given(binding), made.architecture, mode or Mode(), shifts)
-    with np.errstate(all="ignore"):
-        return ran, distance(tuple(made.delivered(ran.outputs)), reference(made.operator, binding))
-
-
-def limit(made):
-    return error_limit(made.operator, made.signature.real) + STORED_ROUNDING[made.dtype]
+    return ran, error_of(made, binding, ran.outputs)
 
 
 def changed(made, old, new, times=1):

@@ -5,14 +5,16 @@ from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
-from cuda_kernels import kernel, needs_toolchain
+from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
 
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.ptx.cards import CARDS, card_named, estimate, occupancy
-from redfuser_algebra.run.audit import audited
+from redfuser_algebra.run.audit import audited, error_of
 from redfuser_algebra.run.cuda import CudaKernel
+from redfuser_algebra.run.reference import reference
 
 A100, H100 = CARDS["A100"], CARDS["H100"]
 
@@ -59,6 +61,18 @@ def test_unsound_kernels_fail():
     for bad, said in ((wrong, "error"), (beyond, "out-of-bounds"), (wasteful, "FAILED")):
         found = bad.audit(lengths=(2500,))
         assert not found.passed and said in str(found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_rounding_on_either_side_is_no_error_and_all_else_is(dtype):
+    """The moment of inertia of one body is 0, whatever its place: what is left of it is the square of a rounding."""
+    made = kernel("moment_of_inertia", dtype)
+    rounding, one, some = np.finfo(dtype).eps, drawn_case(made, 1), drawn_case(made, 3)
+    exact = np.broadcast_to(reference(made.operator, some), (2,))
+    for binding, value, right in ((one, np.zeros(2), True), (one, np.full(2, rounding**2 / 4), True), (one, np.full(2, rounding), False),
+                                  (some, exact * (1 + rounding), True), (some, exact * (1 + 9 * limit(made)), False)):
+        assert (error_of(made, binding, [value]) <= limit(made)) == right
+    assert error_of(made, one, [np.full(2, np.nan)]) == np.inf
 
 
 @needs_toolchain

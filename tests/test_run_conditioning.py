@@ -132,3 +132,15 @@ def test_bounds_replace_the_table_and_inf_is_no_bound():
     assert agree(1.0 + 1e-13, 1.0, error=1e-12) and not agree(1.0 + 1e-10, 1.0, error=1e-12)
     assert agree(np.nan, 1.0, error=np.inf) and not agree(np.nan, 1.0, error=1e300)
     assert agree([np.inf, np.nan], [np.inf, np.nan], error=[0.0, 0.0]) and not agree(np.inf, -np.inf, error=0.0)
+
+
+def test_with_inexact_inputs_values_move_and_choices_stay():
+    """A difference of x² and itself moves by a few roundings of the input, a count or a rounded number by none, whole numbers not at all."""
+    @ra.operator
+    def mixed(x: "l"):
+        best = ra.max(x, "l")
+        return ra.sum(x * x, "l") - ra.sum(x * x, "l"), ra.sum(ra.where(x + x >= best, 1.0, 0.0), "l"), ra.round(best)
+
+    for x, moves in ((np.array([0.5, 1.25]), True), (np.array([1.0, 2.0]), False)):
+        moved, counted, rounded = error_bounds(mixed, mixed.bind(x), 0.0, given=1e-6)
+        assert (1e-6 < moved < 1e-5) == moves and (moves or moved == 0) and counted == rounded == 0

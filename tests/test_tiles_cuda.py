@@ -162,6 +162,8 @@ def test_every_operator_with_products_is_right_or_refused(name):
     except LoweringError as error:
         assert error.remedy
         return
+    if not made.printed.tiles:
+        pytest.skip("threads multiply by themselves: see the tests of rows")
     axes = {axis for own in made.operator.inputs.values() for axis in own}
     assert run(made, sized(made, **{axis: 40 if axis == made.program.axis else 24 for axis in axes}))[1] <= limit(made)
 
@@ -193,6 +195,9 @@ SPLIT_FAULTS = {
     "parts are added at different pivots": ("both0 = ", "both0 = o_s[r, i_j] + b_s[r, i_j] + 0 * "),
     "parts leave their states in one place": ("(item * n_m + first_m + 8 * r) * parts + part", "(item * n_m + first_m + 8 * r) * parts"),
 }
+FEW = {"elements beyond the last take part": 7}
+"""Lengths at which a fault shows that does little among many elements."""
+
 HERE = ("no barrier before a tile is overwritten",)
 
 
@@ -211,7 +216,7 @@ def is_found(made, old, new, binding):
 @pytest.mark.parametrize("fault", [fault if fault in HERE else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS])
 def test_a_fault_is_found(fault):
     made = kernel("causal_attention", "float16")
-    assert is_found(made, *FAULTS[fault], sized(made, m=155, l=150, k=64, j=64, scale=0.1))
+    assert is_found(made, *FAULTS[fault], sized(made, m=155, l=FEW.get(fault, 150), k=64, j=64, scale=0.1))
 
 
 @needs_toolchain

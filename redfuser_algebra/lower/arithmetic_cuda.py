@@ -13,14 +13,15 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, and what
-    the kernel calls each input and parameter."""
+    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, what the
+    kernel calls each input and parameter, and whether it multiplies matrices in tiles for blocks of rows."""
 
     imports: str
     body: str
     dtype: str
     outputs: tuple[str, ...]
     names: dict[str, str]
+    tiles: bool = False
 
     @property
     def text(self) -> str:

@@ -54,7 +54,7 @@ class _Printer:
         used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in found + make)
         constants = f"SIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}\n"
         body = prelude(used + found + make) + "\n\n" + constants + used + found + "\n\n" + make + "\n\n\n" + host
-        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names))
+        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True)
 
     # sizes that a kernel is made for
 
@@ -135,7 +135,7 @@ class _Printer:
                 "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
                 "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()",
                 "while t0 < end:", *_in(self._tile()), "wait_for_copies()", "cuda.syncthreads()", "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
-        return ["@cuda.jit(launch_bounds=THREADS)", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
+        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
 
     def _join(self) -> list[str]:
         """The kernel that makes whole rows of what parts left."""
@@ -143,7 +143,7 @@ class _Printer:
                 "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", "for part in range(parts):", *_in(self._take()),
                 f"    seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)", "    seen = seen_old + seen_part",
                 f"    merge({', '.join(self.merge.arguments)})", *self._results()]
-        return ["@cuda.jit(launch_bounds=THREADS)", f"def join({', '.join(self._arguments())}):", *_in(body)]
+        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def join({', '.join(self._arguments())}):", *_in(body)]
 
     def _rows(self, numbers: Iterable[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
         """Loops over what a lane has of the state, at `place` in memory."""

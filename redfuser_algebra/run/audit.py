@@ -13,14 +13,14 @@ import numpy as np
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.html import Fragment, joined, preformatted
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
-from redfuser_algebra.lower.operands_cuda import has_products
-from redfuser_algebra.lower.standalone.checking import distance, drawn
+from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
 from redfuser_algebra.ptx.execute import Executed
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.memory import SECTOR
 from redfuser_algebra.ptx.text import PtxError
 from redfuser_algebra.run.audit_picture import pictured
+from redfuser_algebra.run.conditioning import error_bounds
 from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
 from redfuser_algebra.run.reference import reference
 
@@ -34,11 +34,14 @@ BATCH, ROWS, COLUMNS = 2, 3, 3
 """Lengths of the batch, of axes of rows, and of the other axes in executed cases."""
 
 BLOCK, WIDE = 33, 64
-"""The same of the rows that come in blocks, and of the other axes, where matrices are multiplied."""
+"""The same of the rows that come in blocks, and of the other axes, where matrices are multiplied in tiles."""
 
 MOST_TRAFFIC, MOST_CONFLICTS = 1.02, 1.05
 RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "single": "float32", "double": "float64", "special": "special functions"}
 """What can bind, in words."""
+TINY = 1e-30
+"""What a value is taken to be at least; see `checking.distance`."""
+
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
@@ -67,7 +70,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Case:
-    """One execution: its error in units of the largest value and the limit, or what went wrong.
+    """One execution: its error as `error_of` tells it and the limit, or what went wrong.
 
     `traffic` and `conflicts` are over the ideal; 0 where they were not counted.
     """
@@ -175,7 +178,7 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
 def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -> Binding:
     """Arrays of the kernel's dtypes with the reduced axis of a length."""
     operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
-    rows, columns = (BLOCK, WIDE) if has_products(kernel.program) else (ROWS, COLUMNS)
+    rows, columns = (BLOCK, WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
     sizes = {a: length if a == axis else rows if a == kernel.program.block else ROWS if a in kernel.program.rows else columns for a in operator.axes}
     arrays = {}
     for name, axes in operator.inputs.items():
@@ -195,16 +198,39 @@ def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _executed(kernel: CudaKernel, binding: Binding, length: int, name: str, mode: Mode) -> tuple[Case, Executed | None]:
-    limit = error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
+    limit = limit_of(kernel)
     try:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
     except PtxError as error:
         return Case(length, name, float("inf"), limit, 0.0, 0.0, error.failed), None
-    with np.errstate(all="ignore"):
-        wanted = reference(kernel.operator, binding)
-    error = distance(tuple(kernel.delivered(ran.outputs)), wanted)
     waste = _waste(kernel, binding, ran) if mode.counts else (0.0, 0.0)
-    return Case(length, name, float(error), limit, *waste, ""), ran if mode.counts else None
+    return Case(length, name, error_of(kernel, binding, ran.outputs), limit, *waste, ""), ran if mode.counts else None
+
+
+def limit_of(kernel: CudaKernel) -> float:
+    """The largest error of a right kernel."""
+    return error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
+
+
+def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]) -> float:
+    """How far outputs are from the operator in float64, in units of the largest value.
+
+    Where rounding its inputs could move all of a value even in float64, nothing but rounding is left of it on either side, as
+    of a single body's moment of inertia.  Then the limit stands for how far rounding can move it in the kernel's numbers.
+    """
+    with np.errstate(all="ignore"):
+        got, wanted = kernel.delivered(outputs), parts(reference(kernel.operator, binding))
+        error, limit = distance(tuple(got), tuple(wanted)), limit_of(kernel)
+        if limit < error < np.inf:
+            double, own = (parts(error_bounds(kernel.operator, binding, 0.0, given=np.finfo(type_).eps / 2)) for type_ in ("f8", kernel.signature.real))
+            units = [_size(moved) / limit if _size(least) > _size(value) else _size(value) for value, least, moved in zip(wanted, double, own, strict=True)]
+            error = max(distance((a,), (b,)) * max(_size(b), TINY) / max(unit, TINY) for a, b, unit in zip(got, wanted, units, strict=True))
+    return float(error)
+
+
+def _size(values: np.ndarray) -> float:
+    """The largest that is finite."""
+    return np.abs(values[np.isfinite(values)]).max(initial=0.0)
 
 
 def _waste(kernel: CudaKernel, binding: Binding, ran: Executed) -> tuple[float, float]:

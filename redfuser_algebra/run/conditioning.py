@@ -42,19 +42,21 @@ EXACT = frozenset((
     "negative", "abs", "sign", "maximum", "minimum", "where", "floor", "ceil", "round", "isnan", "identity",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_not"))
 RING = frozenset(("add", "subtract", "multiply", "mod", "floor_divide"))
+STEPS = frozenset(("sign", "floor", "ceil", "round", "cast", "floor_divide"))
 WAVES = frozenset(("sin", "cos"))
 POLES = frozenset(("divide", "reciprocal", "mod", "floor_divide", "log", "log2", "log1p"))
 UNDERFLOWS = frozenset(("multiply", "divide", "power", "exp", "exp2"))
 _NO_SIGN = Function("", 0, np.positive)
 
 
-def error_bounds(operator: Operator, binding: Binding, unit: float) -> object:
+def error_bounds(operator: Operator, binding: Binding, unit: float, given: float = 0.0) -> object:
     """For each output of the operator as written, in the same structure, how far it may be from the true value.
 
-    `unit` is the relative error of one operation.  Raises OperatorError where the operator has no value.
+    `unit` is the relative error of one operation.  With `given`, that of inputs which are no whole numbers, choices and steps
+    stay as they are: the bounds are how far values move between them.  Raises OperatorError where the operator has no value.
     """
     environment = environment_of(operator, binding)
-    errors = Errors(environment, unit)
+    errors = Errors(environment, unit, given=given)
     return structured(operator, [errors.of(output) for output in operator.outputs], environment)
 
 
@@ -83,8 +85,8 @@ def definitions(form: FusedForm) -> dict[str, Expr]:
 class Errors:
     """The bound of every term's value.  0 where the value is exact; for truth values 1 where they may flip."""
 
-    def __init__(self, environment: Environment, unit: float, meaning: dict[str, Expr] | None = None) -> None:
-        self.evaluation, self.unit = Evaluation(environment), unit
+    def __init__(self, environment: Environment, unit: float, meaning: dict[str, Expr] | None = None, given: float = 0.0) -> None:
+        self.evaluation, self.unit, self.given = Evaluation(environment), unit, given
         self.known: dict[Expr, np.ndarray] = {}
         self._meaning, self._symbols = meaning or {}, {}
 
@@ -98,8 +100,9 @@ class Errors:
     def _bound(self, term: Expr) -> np.ndarray:
         if term not in self.known:
             value = self.evaluation.of(term)
+            stays = self.given > 0 and (value.dtype.kind in "bi" or term.op in STEPS)
             with np.errstate(all="ignore"):
-                error = self._error(term, value)
+                error = np.zeros(value.shape) if stays else self._error(term, value)
             self.known[term] = np.where(error != error, np.inf, error)
         return self.known[term]
 
@@ -117,7 +120,7 @@ class Errors:
         """The same with more symbols, and nothing known yet."""
         environment = self.evaluation.environment
         own = {**environment.own, **{name + "'": axes for name, axes in environment.own.items() if not name.endswith("'")}}
-        made = Errors(replace(environment, symbols=dict(environment.symbols), own=own), self.unit, self._meaning)
+        made = Errors(replace(environment, symbols=dict(environment.symbols), own=own), self.unit, self._meaning, self.given)
         made._symbols = dict(self._symbols)
         made.bind(pairs)
         return made
@@ -136,7 +139,8 @@ class Errors:
         if term.op == "state":
             return self._symbols[state_symbol(term)]
         if not term.args:
-            return np.zeros(value.shape)
+            inexact = term.op == "input" and self.given > 0
+            return np.where(np.isfinite(value) & (value != np.floor(value)), self.given * np.abs(value), 0.0) if inexact else np.zeros(value.shape)
         if term.op == "scan":
             environment = self.evaluation.environment
             return scan_bound(self, term, environment.dim(term.axis), environment.sizes[term.axis])
