@@ -49,7 +49,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 63200caf2c1448f38a99d0927bda580b653a524e82a26551717c5403944256ae
+Certificate: sha256 d6c1eb57b84b3721313cdeb90b1fff3a0e756a2f3aa2e217917df34ce481a704
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python angular_momentum_com_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -324,14 +324,13 @@ def value_s4(s1, n_c, n_c__2):
         t9 = i_c__2 == 1
         for i_c in range(n_c):
             t10 = i_c == 2
-            t11 = 1 if t10 else 0
-            t12 = t11 if t9 else 0
-            t13 = -t12
-            t14 = f8(t13) * s1[(i_c) * n_c + i_c__2]
-            t8 = t8 + t14
+            t11 = -s1[(i_c) * n_c + i_c__2]
+            t12 = t11 if t10 else f8(0)
+            t13 = t12 if t9 else f8(0)
+            t8 = t8 + t13
         t7 = t7 + t8
-    t15 = t1 + t7
-    return t15
+    t14 = t1 + t7
+    return t14
 
 
 @cuda.jit(device=True)
@@ -357,14 +356,13 @@ def value_s5(s1, n_c, n_c__2):
         t9 = i_c__2 == 2
         for i_c in range(n_c):
             t10 = i_c == 0
-            t11 = 1 if t10 else 0
-            t12 = t11 if t9 else 0
-            t13 = -t12
-            t14 = f8(t13) * s1[(i_c) * n_c + i_c__2]
-            t8 = t8 + t14
+            t11 = -s1[(i_c) * n_c + i_c__2]
+            t12 = t11 if t10 else f8(0)
+            t13 = t12 if t9 else f8(0)
+            t8 = t8 + t13
         t7 = t7 + t8
-    t15 = t1 + t7
-    return t15
+    t14 = t1 + t7
+    return t14
 
 
 @cuda.jit(device=True)
@@ -390,14 +388,13 @@ def value_s6(s1, n_c, n_c__2):
         t9 = i_c__2 == 0
         for i_c in range(n_c):
             t10 = i_c == 1
-            t11 = 1 if t10 else 0
-            t12 = t11 if t9 else 0
-            t13 = -t12
-            t14 = f8(t13) * s1[(i_c) * n_c + i_c__2]
-            t8 = t8 + t14
+            t11 = -s1[(i_c) * n_c + i_c__2]
+            t12 = t11 if t10 else f8(0)
+            t13 = t12 if t9 else f8(0)
+            t8 = t8 + t13
         t7 = t7 + t8
-    t15 = t1 + t7
-    return t15
+    t14 = t1 + t7
+    return t14
 
 
 @cuda.jit(device=True)

@@ -438,7 +438,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 t30 = t29 * t28
                 y_0[r, i_d] = t30
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, K, s_K, V, s_V, dO, s_dO, n_l, parts, piece, part_m, part_s, part_s1, part_s5, part_s4, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -532,7 +532,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             finish(held_m, held_s, held_s1, o_s5, o_s4, y_0, n_d)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_d + begin_d) * SIZE, n_d * SIZE, n_one - begin_one, n_d - begin_d, ROWS, SPAN_d, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, K, s_K, V, s_V, dO, s_dO, n_l, parts, piece, part_m, part_s, part_s1, part_s5, part_s4, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -328,7 +328,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 t19 = t18 * o_s1[r, i_v]
                 y_0[r, i_v] = t19
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, K, s_K, V, s_V, v_b, s_b, v_keep, s_keep, n_l, parts, piece, part_m, part_s, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -409,7 +409,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             finish(held_m, held_s, o_s1, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, K, s_K, V, s_V, v_b, s_b, v_keep, s_keep, n_l, parts, piece, part_m, part_s, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

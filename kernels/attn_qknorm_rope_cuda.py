@@ -416,7 +416,7 @@ def make(stage, warps, TILE, vector, n_h, n_v):
             t19 = m + t18
             y_1[r] = t19
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, q2, s_q2, K, s_K, K2, s_K2, V, s_V, g, s_g, n_l, parts, piece, part_m, part_s2, part_s, out_0, out_1):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -506,7 +506,7 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                 if lane % 4 == 0 and first_one + 8 * r < n_one and begin_v == 0:
                     store_one(address(out_1) + (item * n_one + first_one + 8 * r) * SIZE, y_1[r])
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, q2, s_q2, K, s_K, K2, s_K2, V, s_V, g, s_g, n_l, parts, piece, part_m, part_s2, part_s, out_0, out_1):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

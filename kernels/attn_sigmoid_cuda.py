@@ -225,7 +225,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             for i_v in range(SPAN_v // 4):
                 y_0[r, i_v] = o_s[r, i_v]
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, K, s_K, V, s_V, n_l, parts, piece, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -297,7 +297,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             finish(y_0, o_s)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, K, s_K, V, s_V, n_l, parts, piece, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

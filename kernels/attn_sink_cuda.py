@@ -346,7 +346,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 t21 = o_s[r, i_v] * t20
                 y_0[r, i_v] = t21
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, K, s_K, V, s_V, sink, s_sink, n_l, parts, piece, part_m, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -425,7 +425,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             finish(held_m, held_s2, p_sink, o_s, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, K, s_K, V, s_V, sink, s_sink, n_l, parts, piece, part_m, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -352,7 +352,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             t20 = m + t19
             y_1[r] = t20
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(q, s_q, K, s_K, V, s_V, anc, s_anc, n_l, parts, piece, part_any1, part_m, part_s2, part_s, out_0, out_1):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -438,7 +438,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 if lane % 4 == 0 and first_one + 8 * r < n_one and begin_v == 0:
                     store_one(address(out_1) + (item * n_one + first_one + 8 * r) * SIZE, y_1[r])
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(q, s_q, K, s_K, V, s_V, anc, s_anc, n_l, parts, piece, part_any1, part_m, part_s2, part_s, out_0, out_1):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -302,7 +302,7 @@ def make(stage, warps, TILE, vector, n_o):
                 t7 = o_s[r, i_o] * t2
                 y_0[r, i_o] = t7
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(x, s_x, W, s_W, n_l, parts, piece, part_m, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -368,7 +368,7 @@ def make(stage, warps, TILE, vector, n_o):
             finish(held_m, o_s, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(x, s_x, W, s_W, n_l, parts, piece, part_m, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -42,11 +42,11 @@ Two states a and b
     s7'  = s7_a + N_a·(p2_a − p2')·(p2_a − p2') + s7_b + N_b·(p2_b − p2')·(p2_b − p2')
 
 Dangers
-    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 0 else 0) if plane__2 = 0 else 0)) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane 2·s1·((p4 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p4 if plane = 0 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane (−2·s1·((p3 if plane = 1 else 0) if plane__2 = 1 else 0)) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
+    s5 = Σ_plane__2 Σ_plane ((p3²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·p3·s1 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((2·p4·s1 if plane = 1 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((p4²·s6 if plane = 0 else 0) if plane__2 = 0 else 0) + Σ_plane__2 Σ_plane ((−2·p4·s1 if plane = 0 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((p3²·s6 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((−2·p3·s1 if plane = 1 else 0) if plane__2 = 1 else 0) + Σ_plane__2 Σ_plane ((s7 if plane = 1 else 0) if plane__2 = 1 else 0) is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, contract_absorbs_factor, sum_enters_contract, cancel, recentre_difference
-Certificate: sha256 c1811972b28ca612007314fdd1d42b7ca0bd90f65cbd00b32541d62f793f2fcf
+Certificate: sha256 0c3af5b53e77206364c432dc7b43e66e98fb15822098f1c10fcfc8bda2a9e634
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python kabsch_rmsd_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -408,14 +408,13 @@ def value_s3(s1, n_plane, n_plane__2):
         t9 = i_plane__2 == 0
         for i_plane in range(n_plane):
             t10 = i_plane == 1
-            t11 = 1 if t10 else 0
-            t12 = t11 if t9 else 0
-            t13 = -t12
-            t14 = f8(t13) * s1[(i_plane) * n_plane + i_plane__2]
-            t8 = t8 + t14
+            t11 = -s1[(i_plane) * n_plane + i_plane__2]
+            t12 = t11 if t10 else f8(0)
+            t13 = t12 if t9 else f8(0)
+            t8 = t8 + t13
         t7 = t7 + t8
-    t15 = t1 + t7
-    return t15
+    t14 = t1 + t7
+    return t14
 
 
 @cuda.jit(device=True)
@@ -473,15 +472,15 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
             t2 = t2 + t8
         t1 = t1 + t2
     t9 = 0.0
+    t13 = (-2.0) * p3
     for i_plane__2 in range(n_plane__2):
         t10 = 0.0
         t11 = i_plane__2 == 0
         for i_plane in range(n_plane):
             t12 = i_plane == 0
-            t13 = p3 if t12 else f8(0)
-            t14 = t13 if t11 else f8(0)
-            t15 = (-2.0) * t14
-            t16 = t15 * s1[(i_plane) * n_plane + i_plane__2]
+            t14 = t13 * s1[(i_plane) * n_plane + i_plane__2]
+            t15 = t14 if t12 else f8(0)
+            t16 = t15 if t11 else f8(0)
             t10 = t10 + t16
         t9 = t9 + t10
     t17 = t1 + t9
@@ -499,15 +498,15 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t18 = t18 + t19
     t26 = t17 + t18
     t27 = 0.0
+    t31 = 2.0 * p4
     for i_plane__2 in range(n_plane__2):
         t28 = 0.0
         t29 = i_plane__2 == 0
         for i_plane in range(n_plane):
             t30 = i_plane == 1
-            t31 = p4 if t30 else f8(0)
-            t32 = t31 if t29 else f8(0)
-            t33 = 2.0 * t32
-            t34 = t33 * s1[(i_plane) * n_plane + i_plane__2]
+            t32 = t31 * s1[(i_plane) * n_plane + i_plane__2]
+            t33 = t32 if t30 else f8(0)
+            t34 = t33 if t29 else f8(0)
             t28 = t28 + t34
         t27 = t27 + t28
     t35 = t26 + t27
@@ -535,15 +534,15 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t43 = t43 + t44
     t50 = t42 + t43
     t51 = 0.0
+    t55 = (-2.0) * p4
     for i_plane__2 in range(n_plane__2):
         t52 = 0.0
         t53 = i_plane__2 == 1
         for i_plane in range(n_plane):
             t54 = i_plane == 0
-            t55 = p4 if t54 else f8(0)
-            t56 = t55 if t53 else f8(0)
-            t57 = (-2.0) * t56
-            t58 = t57 * s1[(i_plane) * n_plane + i_plane__2]
+            t56 = t55 * s1[(i_plane) * n_plane + i_plane__2]
+            t57 = t56 if t54 else f8(0)
+            t58 = t57 if t53 else f8(0)
             t52 = t52 + t58
         t51 = t51 + t52
     t59 = t50 + t51
@@ -565,25 +564,24 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t70 = i_plane__2 == 1
         for i_plane in range(n_plane):
             t71 = i_plane == 1
-            t72 = p3 if t71 else f8(0)
-            t73 = t72 if t70 else f8(0)
-            t74 = (-2.0) * t73
-            t75 = t74 * s1[(i_plane) * n_plane + i_plane__2]
-            t69 = t69 + t75
+            t72 = t13 * s1[(i_plane) * n_plane + i_plane__2]
+            t73 = t72 if t71 else f8(0)
+            t74 = t73 if t70 else f8(0)
+            t69 = t69 + t74
         t68 = t68 + t69
-    t76 = t67 + t68
-    t77 = 0.0
+    t75 = t67 + t68
+    t76 = 0.0
     for i_plane__2 in range(n_plane__2):
-        t78 = 0.0
-        t79 = i_plane__2 == 1
+        t77 = 0.0
+        t78 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t80 = i_plane == 1
-            t81 = s7[(i_plane) * n_plane + i_plane__2] if t80 else f8(0)
-            t82 = t81 if t79 else f8(0)
-            t78 = t78 + t82
-        t77 = t77 + t78
-    t83 = t76 + t77
-    return t83
+            t79 = i_plane == 1
+            t80 = s7[(i_plane) * n_plane + i_plane__2] if t79 else f8(0)
+            t81 = t80 if t78 else f8(0)
+            t77 = t77 + t81
+        t76 = t76 + t77
+    t82 = t75 + t76
+    return t82
 
 
 @cuda.jit(device=True)

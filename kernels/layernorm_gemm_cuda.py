@@ -368,7 +368,7 @@ def make(stage, warps, TILE, vector, n_n):
                 t35 = t34 + o_s5[r, i_n]
                 y_0[r, i_n] = t35
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(X, s_X, g, s_g, v_b, s_b, W, s_W, n_m, n_l, parts, piece, part_s, part_N, part_s2, part_s4, part_s5, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -464,7 +464,7 @@ def make(stage, warps, TILE, vector, n_n):
             finish(held_s, held_N, held_s2, o_s1, o_s4, y_0, o_s5)
             store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_n + begin_n) * SIZE, n_n * SIZE, n_m - begin_m, n_n - begin_n, ROWS, SPAN_n, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(X, s_X, g, s_g, v_b, s_b, W, s_W, n_m, n_l, parts, piece, part_s, part_N, part_s2, part_s4, part_s5, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

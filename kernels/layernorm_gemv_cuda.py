@@ -354,7 +354,7 @@ def make(stage, warps, TILE, vector, n_o):
                 t34 = t33 + o_s5[r, i_o]
                 y_0[r, i_o] = t34
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(x, s_x, g, s_g, v_b, s_b, W, s_W, n_l, parts, piece, part_s, part_N, part_s2, part_s4, part_s5, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -448,7 +448,7 @@ def make(stage, warps, TILE, vector, n_o):
             finish(held_s, held_N, held_s2, o_s1, o_s4, y_0, o_s5)
             store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(x, s_x, g, s_g, v_b, s_b, W, s_W, n_l, parts, piece, part_s, part_N, part_s2, part_s4, part_s5, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -310,7 +310,7 @@ def make(stage, warps, TILE, vector, n_c, n_r):
                 t17 = o_s[r, i_c] * t16
                 y_0[r, i_c] = t17
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(qC, s_qC, qR, s_qR, C, s_C, R, s_R, scale, n_m, n_h, n_l, parts, piece, part_m2, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -394,7 +394,7 @@ def make(stage, warps, TILE, vector, n_c, n_r):
             finish(held_m2, held_s2, o_s, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_h + begin_h) * n_c + begin_c) * SIZE, n_c * SIZE, n_h - begin_h, n_c - begin_c, ROWS, SPAN_c, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(qC, s_qC, qR, s_qR, C, s_C, R, s_R, scale, n_m, n_h, n_l, parts, piece, part_m2, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

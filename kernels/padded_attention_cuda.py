@@ -326,7 +326,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                 t18 = o_s[r, i_j] * t17
                 y_0[r, i_j] = t18
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(Q, s_Q, K, s_K, V, s_V, lengths, s_lengths, scale, n_n, n_m, n_l, parts, piece, part_any1, part_m2, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -413,7 +413,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             finish(held_any1, held_m2, held_s2, o_s, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_j + begin_j) * SIZE, n_j * SIZE, n_m - begin_m, n_j - begin_j, ROWS, SPAN_j, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(Q, s_Q, K, s_K, V, s_V, lengths, s_lengths, scale, n_n, n_m, n_l, parts, piece, part_any1, part_m2, part_s2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -295,7 +295,7 @@ def make(stage, warps, TILE, vector, n_n):
                 t7 = o_s[r, i_n] * t2
                 y_0[r, i_n] = t7
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(X, s_X, W, s_W, n_m, n_l, parts, piece, part_m2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -363,7 +363,7 @@ def make(stage, warps, TILE, vector, n_n):
             finish(held_m2, o_s, y_0)
             store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_n + begin_n) * SIZE, n_n * SIZE, n_m - begin_m, n_n - begin_n, ROWS, SPAN_n, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(X, s_X, W, s_W, n_m, n_l, parts, piece, part_m2, part_s, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32

@@ -220,7 +220,7 @@ def make(stage, warps, TILE, vector, n_n):
                 t6 = t5 * o_s1[r, i_n]
                 y_0[r, i_n] = t6
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def kernel(X, s_X, W, s_W, n_m, n_l, parts, piece, part_s, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         part, number = number % parts, number // parts
@@ -288,7 +288,7 @@ def make(stage, warps, TILE, vector, n_n):
             finish(held_s, n_l, y_0, o_s1)
             store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_n + begin_n) * SIZE, n_n * SIZE, n_m - begin_m, n_n - begin_n, ROWS, SPAN_n, vector, thread, THREADS)
 
-    @cuda.jit(launch_bounds=THREADS)
+    @cuda.jit(launch_bounds=(THREADS, 1))
     def join(X, s_X, W, s_W, n_m, n_l, parts, piece, part_s, part_s1, out_0):
         thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)
         lane, warp = thread % 32, thread // 32
