@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 import warnings
 
 import numba
@@ -18,7 +19,7 @@ from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.run import cpu, kernels
+from redfuser_algebra.run import cpu, kernels, threads
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree
 
@@ -178,10 +179,37 @@ def test_many_threads_call_at_once(rng):
         for _ in range(5):
             got[place] = fused(x[place], backend="cpu")
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+    callers = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+    [caller.start() for caller in callers]
+    [caller.join() for caller in callers]
     assert np.allclose(got, x.var(-1), rtol=1e-5)
+
+
+def test_parts_are_done_once_where_no_worker_is_free_and_failures_come_last(monkeypatch):
+    monkeypatch.setattr(threads, "MOST_THREADS", 3)
+    done = []
+    threads.side_by_side(lambda part: threads.side_by_side(lambda inner: done.append((part, inner)), 4), 5)
+    assert sorted(done) == [(part, inner) for part in range(5) for inner in range(4)]
+    for failing in range(4):
+        done.clear()
+        with pytest.raises(ZeroDivisionError):
+            threads.side_by_side(lambda part, failing=failing: 1 // (part - failing) if part == failing else done.append(part), 4)
+        assert set(done) >= {part for part in (1, 2) if part != failing}
+    assert len(threads._free) == len(threads._hired)
+
+
+@pytest.mark.skipif(not threads.PLACED, reason="this system chooses processors by itself")
+@pytest.mark.parametrize("here", [0, 5])
+def test_workers_sit_where_the_caller_may_but_is_not(here, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(threads, "_here", lambda: here)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 5, 7, 9})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, places: asked.update({thread: set(places)}))
+    threads._take_places([types.SimpleNamespace(native_id=number) for number in (11, 12)])
+    assert asked.keys() == {11, 12} and asked[11] | asked[12] == {0, 2, 5, 7, 9} - {here} and not asked[11] & asked[12]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {here})
+    threads._take_places([types.SimpleNamespace(native_id=11)])
+    assert asked[11] == {here}, "the caller's choice holds for its workers"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

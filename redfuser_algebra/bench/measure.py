@@ -24,12 +24,9 @@ TOLERANCE = 1e-3
 BUDGET = 1.5
 """Seconds after which a slow contestant leaves the rounds, once it has had three turns."""
 
-REST = 0.01
-"""Seconds before each turn: threads of OpenMP go on spinning for 4 to 9 ms after their work, on a core that the next needs."""
-
-SETTLE = 0.05
-"""Seconds between turns: threads of OpenBLAS and OpenMP spin for up to so long after their work (OpenBLAS: 2²⁶ cycles), on
-cores that the next contestant needs."""
+REST, PATIENCE = 0.02, 1.0
+"""Seconds without work in this process before a turn begins, and seconds after which it begins all the same.  Threads of
+OpenMP spin for 4 to 9 ms after their work, those of OpenBLAS for 2²⁸ cycles (130 ms), on cores that the next one needs."""
 
 FLOORS = ("row_sum", "torch_row_sum", "copy", "torch_copy", "gemm")
 """Keys of peers that do less than the workload: there is nothing to compare."""
@@ -140,14 +137,23 @@ def _take_turns(calls: dict[str, Call], contestants: dict[str, Timed], runs: int
         for name in names[turn % len(names):] + names[:turn % len(names)]:
             if spent[name] > BUDGET and turn >= 3:
                 continue
-            time.sleep(REST)
-            time.sleep(SETTLE)
+            _come_to_rest()
             start = clock()
             result = calls[name]()
             elapsed = clock() - start
             del result
             spent[name] += elapsed
             contestants[name].times.append(1000 * elapsed)
+
+
+def _come_to_rest() -> None:
+    """Wait until no thread of this process works."""
+    end = time.perf_counter() + PATIENCE
+    worked = REST
+    while worked > REST / 8 and time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(REST)
+        worked = time.process_time() - before
 
 
 def _parts(result: object) -> list[np.ndarray]:
