@@ -90,6 +90,24 @@ def sel(context, condition, a, b):
     return a(types.boolean, a, a), emit
 '''
 
+_UNROLLED = '''
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+'''
+
 _EXTREMES = '''
 def _extreme(sign, name):
     """NumPy's maximum or minimum of two floats: NaN wins."""
@@ -240,7 +258,7 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(rint(x))
 '''
 
-_PIECES = ((("_instruction",), _ASM), (("address",), _ADDRESS), (("sel",), _SELECT), (("larger", "smaller"), _EXTREMES), (("fmax", "fmin"), _SKIPPING),
+_PIECES = ((("_instruction",), _ASM), (("address",), _ADDRESS), (("sel",), _SELECT), (("unrolled",), _UNROLLED), (("larger", "smaller"), _EXTREMES), (("fmax", "fmin"), _SKIPPING),
            (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first", "insert", "join_lists"), _FIRST), (("insert", "join_lists"), _LISTS), (("turns_of", "cell"), _STAGED), (("stage_whole",), _STAGED_WHOLE), (("rounded", "whole"), _ROUNDED))
 
 _LETTERS = {"float32": "f", "float64": "d", "float16": "f", "bfloat16": "f"}

@@ -18,8 +18,10 @@ from redfuser_algebra.lower.tile import PRIME, Update, stem, symbol_names
 
 LOG2E = 1.4426950408889634
 OLD, PART, SEEN = "_old", "_part", "seen"
+UNROLLED = "unrolled()"
+"""What ends a loop over arrays that must lie in registers; LLVM writes out short loops alone by itself."""
 _OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|whole|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
-                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|pack|mma|address|range|min|max|abs|True|False|None")
+                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|unrolled|pack|mma|address|range|min|max|abs|True|False|None")
 
 
 class TileStorage(Storage):
@@ -130,7 +132,7 @@ class FragmentCode(Function):
         self.line(head)
         if any(re.search(rf"\b{place}\b", line) for line in loop.lines):
             self.nest[-1].lines.append(f"    {place} = i4({self._given(f'first_{loop.axis}')} + {step})")
-        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+        self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, UNROLLED)]
 
     # how they are written
 
