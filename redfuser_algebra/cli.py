@@ -23,6 +23,7 @@ import redfuser_algebra as ra
 from redfuser_algebra.bench import coverage
 from redfuser_algebra.bench import demo as demonstration
 from redfuser_algebra.bench.commands import bench
+from redfuser_algebra.catalogue.lists import LISTS
 from redfuser_algebra.console import err, out, print_json, progress, show, show_lines, show_table, working
 from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
@@ -280,8 +281,11 @@ def audit(target: Target, dtype: Annotated[str, typer.Option(help="Of the number
 
 @app.command()
 def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+              published: Annotated[str | None, typer.Option("--list", help="A published list, task by task, with verdicts: RedFuser, Neptune, AttnFuse, Opera or KernelBench.")] = None,
               table: Annotated[bool, typer.Option("--table", help="Verdict, state, laws and kernels of each, as kernels/README.md has them.")] = False) -> int:
     """List the operators that come with the package."""
+    if published is not None:
+        return listed(published)
     groups = ra.operators.groups()
     if group is not None and group not in groups:
         raise OperatorError(f"the group {group!r}", "there is none of that name", f"choose one of {', '.join(groups)}")
@@ -299,6 +303,24 @@ def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")
         show_table(list(coverage.HEAD), [row.cells() for row in rows])
     else:
         show_lines(coverage.markdown(rows).splitlines())
+    return 0
+
+
+def listed(name: str) -> int:
+    """Show a published list: the operator of each task, with its verdict, its state and its kernels."""
+    if name not in LISTS:
+        raise OperatorError(f"the list {name!r}", "there is none of that name", f"choose one of {', '.join(LISTS)}")
+    tasks, rows = LISTS[name], {}
+    asked = list(dict.fromkeys(tasks.values()))
+    with progress("deciding") as told:
+        for row in coverage.statuses(asked):
+            rows[row.operator] = row
+            told(len(rows), len(asked))
+    shown = [at for at, title in enumerate(coverage.HEAD) if title != "laws"]
+    show_table(["task", *(coverage.HEAD[at] for at in shown)],
+               [[task, *(rows[operator].cells()[at] for at in shown)] for task, operator in tasks.items()])
+    decided = [task for task, operator in tasks.items() if rows[operator].verdict != "undecided"]
+    show_lines([f"{len(decided)} of {len(tasks)} decided"])
     return 0
 
 

@@ -9,6 +9,7 @@ import pytest
 from redfuser_algebra.bench.coverage import markdown, statuses
 from redfuser_algebra.catalogue import AWAITED, Catalogue, operators
 from redfuser_algebra.catalogue.entry import ENTRIES, REASONS, entry
+from redfuser_algebra.catalogue.lists import LISTS
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.errors import OperatorError
@@ -98,6 +99,13 @@ def test_what_is_covered_and_what_is_awaited_is_the_coverage_list():
     assert not AWAITED.keys() & operators.keys()
     assert not AWAITED.keys() - set(COVERAGE)
     assert not set(COVERAGE) - AWAITED.keys() - operators.keys()
+
+
+def test_published_lists_name_operators_of_the_catalogue():
+    assert {title: len(tasks) for title, tasks in LISTS.items()} == {
+        "RedFuser": 6, "Neptune": 10, "AttnFuse": 10, "Opera": 33, "KernelBench": 46}
+    assert not {name for tasks in LISTS.values() for name in tasks.values()} - operators.keys()
+    assert {operators.entry(name).verdict for name in LISTS["Opera"].values()} == {"fusable"}
 
 
 def test_groups_hold_every_operator_once():

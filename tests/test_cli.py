@@ -291,7 +291,8 @@ def test_the_catalogue_as_a_table_of_one_group(redfuser):
     assert [row[0] for row in rows] == list(ra.operators.groups()["routing"])
     softmax = next(row for row in rows if row[0] == "moe_routing")
     assert softmax[1] == "fusable" and "topk" in softmax[3] and softmax[5] == "yes"
-    assert redfuser("catalogue", "--group", "rooting").code == BAD
+    assert redfuser("catalogue", "--group", "rooting").code == redfuser("catalogue", "--list", "Oper").code == BAD
+    assert "6 of 6 decided" in redfuser("catalogue", "--list", "RedFuser").out
 
 
 def test_a_law_is_explained(redfuser):

@@ -97,3 +97,45 @@ def _varlen(Q, K, V, lengths, scale):
 def padded_attention(Q: "n m k", K: "n l k", V: "n l j", lengths: "n", scale: float = 1.0):
     """Attention of sequence n over its first lengths_n keys; what lies behind them is never read."""
     return attend(ra.sum(Q * K, "k") * scale, V, where=ra.index("l") < lengths)
+
+
+def _turned(x):
+    angle = np.arange(x.shape[0])[:, None] * 10.0 ** -np.arange(x.shape[1])
+    a, b = np.moveaxis(x, -1, 0)
+    return np.stack([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], -1)
+
+
+@entry(source="RoFormer, arXiv 2104.09864; rotary embedding inside FlashAttention", reason="rank-1", words=3,
+       inputs={"scale": 0.5},
+       reference=lambda Q, K, V, scale: plain.attention(np.einsum("mkp,lkp->ml", _turned(Q), _turned(K)) * scale, V))
+def rope_attention(Q: "m k plane", K: "l k plane", V: "l j", scale: float = 1.0):
+    """Attention of queries and keys whose pairs are turned by the angle position·10^{−k} before the product."""
+    def turned(x, axis):
+        angle, a, b = ra.index(axis) * 10.0 ** -ra.index("k"), *(ra.take(x, place, "plane") for place in (0, 1))
+        return a * ra.cos(angle) - b * ra.sin(angle), a * ra.sin(angle) + b * ra.cos(angle)
+
+    (q1, q2), (k1, k2) = turned(Q, "m"), turned(K, "l")
+    return attend(ra.sum(q1 * k1 + q2 * k2, "k") * scale, V)
+
+
+def _block_sparse(Q, K, V, keep, scale):
+    m, l = np.arange(len(Q)) // 2, np.arange(len(K)) // 16
+    visible = (l < keep.shape[1]) & (keep[m[:, None], np.minimum(l, keep.shape[1] - 1)] > 0)
+    return plain.attention(Q @ K.T * scale, V, visible)
+
+
+@entry(source="FlexAttention block masks; BigBird, arXiv 2007.14062", reason="rank-1", words=3,
+       inputs={"scale": 0.5, "keep": lambda rng, shape: np.eye(*shape) + np.eye(*shape, k=1) + np.eye(shape[0], shape[1], k=-1)},
+       reference=_block_sparse)
+def block_sparse_attention(Q: "m k", K: "l k", V: "l j", keep: "r b", scale: float = 1.0):
+    """Attention where a block of 2 queries sees those blocks of 16 keys for which keep is 1, written as a gather."""
+    row, column = ra.index("m") // 2 == ra.index("r"), ra.index("l") // 16 == ra.index("b")
+    see = ra.sum(ra.sum(ra.where(row & column, keep, 0), "r"), "b") > 0
+    return attend(ra.sum(Q * K, "k") * scale, V, where=see)
+
+
+@entry(source="Wortsman et al. 2023, arXiv 2309.08586", reason="no-pivot", words=1, inputs={"scale": 0.5},
+       reference=lambda Q, K, V, scale: np.maximum(Q @ K.T * scale, 0) @ V / len(K))
+def relu_attention(Q: "m k", K: "l k", V: "l j", scale: float = 1.0):
+    """O = Σ relu(Q Kᵀ·scale)_l V_l / N."""
+    return ra.mean(ra.relu(ra.sum(Q * K, "k") * scale) * V, "l")

@@ -255,3 +255,15 @@ def semi_hard_negative(dp: "l", dn: "l"):
     """p = max d⁺; y = min of the d⁻ above p, or max d⁻ if there is none: a successor query at a pivot."""
     harder = dn > ra.max(dp, "l")
     return ra.where(ra.any(harder, "l"), ra.min(dn, "l", where=harder), ra.max(dn, "l"))
+
+
+def _huber(p, t):
+    d = np.abs(p - t)
+    return (d * d).mean(), np.where(d < 1, 0.5 * d * d, d - 0.5).mean()
+
+
+@entry(source="KernelBench level1/94_MSELoss, 96_HuberLoss; torch smooth_l1_loss", reason="no-pivot", words=2, reference=_huber)
+def mse_huber(p: "l", t: "l"):
+    """mean d² and the mean of ½ d² where d < 1 and d − ½ elsewhere, with d = |p − t|."""
+    d = ra.abs(p - t)
+    return ra.mean(d * d, "l"), ra.mean(ra.where(d < 1, 0.5 * d * d, d - 0.5), "l")

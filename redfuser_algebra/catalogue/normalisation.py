@@ -6,7 +6,7 @@ import numpy as np
 from redfuser_algebra.catalogue import plain
 from redfuser_algebra.catalogue.draws import positive, spread
 from redfuser_algebra.catalogue.entry import entry
-from redfuser_algebra.catalogue.idioms import log_sum_exp, softmax_weights, standardised
+from redfuser_algebra.catalogue.idioms import gelu, log_sum_exp, softmax_weights, standardised
 from redfuser_algebra.language import functions as ra
 
 
@@ -190,3 +190,29 @@ def lamb_trust_ratio(w: "l", u: "l"):
 def grad_clip_global(x: "l"):
     """y_l = x_l min(1, 1/(‖x‖ + 1e-6))."""
     return x * ra.minimum(1.0, 1.0 / (ra.sqrt(ra.sum(x * x, "l")) + 1e-6))
+
+
+def _lse_gelu(X, W):
+    y = plain.logsumexp(X @ W)
+    return plain.gelu(plain.gelu(np.where(y > 0, y, 1e-4 * y)))
+
+
+@entry(source="KernelBench level2/64_Gemm_LogSumExp_LeakyReLU_LeakyReLU_GELU_GELU", reason="rank-1", words=2, reference=_lse_gelu)
+def kb_gemm_lse_gelu(X: "m k", W: "k l"):
+    """gelu gelu leaky leaky log Σ_l e^{(X W)_ml}, with slope 0.01 below 0."""
+    y = log_sum_exp(ra.sum(X * W, "k"))
+    return gelu(gelu(ra.where(y > 0, y, 1e-4 * y)))
+
+
+@entry(source="KernelBench level2/80_Gemm_Max_Subtract_GELU", reason="no-pivot", words=1,
+       reference=lambda X, W, c: plain.gelu((X @ W).max(-1) - c), inputs={"c": 0.5})
+def kb_gemm_max_gelu(X: "m k", W: "k l", c: ""):
+    """gelu(max_l (X W)_ml − c)."""
+    return gelu(ra.max(ra.sum(X * W, "k"), "l") - c)
+
+
+@entry(source="KernelBench level2/28_BMM_InstanceNorm_Sum_ResidualAdd_Multiply, 37, 62, 88", reason="rank-R", words=3, shortest=2,
+       reference=lambda X, W, y: (plain.standardised(X @ W) + y) * y)
+def kb_bmm_instancenorm_residual(X: "m k", W: "k l", y: "m l"):
+    """((X W − μ)/σ + y) y, the norm over the features l of each row."""
+    return (standardised(ra.sum(X * W, "k")) + y) * y

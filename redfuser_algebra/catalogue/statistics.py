@@ -1,6 +1,8 @@
 """Moments, means and dispersion of a sample over l."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from redfuser_algebra.catalogue import plain
@@ -214,3 +216,64 @@ def prod_scaled(x: "l"):
     m = ra.max(ra.abs(x), "l")
     scaled = ra.prod(x / m, "l")
     return scaled, ra.log(ra.abs(scaled)) + ra.size("l") * ra.log(m)
+
+
+def _summary(x):
+    return x.sum(), x.prod(), np.sqrt((x * x).mean()), np.ptp(x), (x.max() + x.min()) / 2
+
+
+@entry(source="numpy.sum, prod, ptp; root mean square; midrange", reason="no-pivot", words=5, inputs={"x": positive},
+       reference=_summary)
+def sample_summary(x: "l"):
+    """Σ x, Π x, √mean x², max x − min x, ½ (max x + min x)."""
+    low, high = ra.min(x, "l"), ra.max(x, "l")
+    return ra.sum(x, "l"), ra.prod(x, "l"), ra.sqrt(ra.mean(x * x, "l")), high - low, (high + low) / 2
+
+
+@entry(source="Student 1908; scipy.stats.ttest_1samp; z-test with σ = 1", reason="rank-R", words=3, shortest=2,
+       inputs={"x": spread(1, 1)},
+       reference=lambda x: (x.mean() / np.sqrt(x.var(ddof=1) / x.size), x.mean() * np.sqrt(x.size)))
+def t_and_z(x: "l"):
+    """t = μ/√(s²/N) and z = μ √N against the mean 0."""
+    n, mean = ra.size("l"), ra.mean(x, "l")
+    return mean / ra.sqrt(ra.var(x, "l", ddof=1) / n), mean * ra.sqrt(n)
+
+
+@entry(source="Welch 1947; scipy.stats.ttest_ind(equal_var=False)", reason="rank-R", words=5, shortest=2,
+       reference=lambda x, y: (x.mean() - y.mean()) / np.sqrt((x.var(ddof=1) + y.var(ddof=1)) / x.size))
+def welch_t(x: "l", y: "l"):
+    """t = (μ − ν)/√((s² + u²)/N) of two samples of N."""
+    spread_of_means = (ra.var(x, "l", ddof=1) + ra.var(y, "l", ddof=1)) / ra.size("l")
+    return (ra.mean(x, "l") - ra.mean(y, "l")) / ra.sqrt(spread_of_means)
+
+
+def _anova(x, g):
+    groups = [x[g == k] for k in range(2)]
+    between = sum(own.size * (own.mean() - x.mean()) ** 2 for own in groups)
+    return between / (sum(own.size * own.var() for own in groups) / (x.size - 2))
+
+
+@entry(source="Fisher 1925; scipy.stats.f_oneway", reason="rank-R", words=7, shortest=5,
+       inputs=lambda rng, L: {"g": np.arange(L) % 2}, reference=_anova)
+def anova_f(x: "l", g: "l"):
+    """F = Σ_k n_k (μ_k − μ)² / (Σ (x − μ_g)²/(N − 2)) of the groups g = 0 and g = 1."""
+    mean, groups = ra.mean(x, "l"), [g == k for k in range(2)]
+    means = [ra.mean(x, "l", where=own) for own in groups]
+    between = sum(ra.count(own, "l") * (m - mean) ** 2 for own, m in zip(groups, means, strict=True))
+    within = sum(ra.sum((x - m) ** 2, "l", where=own) for own, m in zip(groups, means, strict=True))
+    return between / (within / (ra.size("l") - 2))
+
+
+def _likelihoods(x):
+    normal = -0.5 * x.size * (np.log(2 * np.pi * x.var()) + 1)
+    return normal, -x.size * (np.log(x.mean()) + 1)
+
+
+@entry(source="maximum likelihood; scipy.stats.norm.fit, expon.fit", reason="rank-R", words=3, shortest=2, inputs={"x": positive},
+       reference=_likelihoods)
+def log_likelihoods(x: "l"):
+    """Σ log p(x_l) at its maximum: of a normal law with μ and σ², and of an exponential law with mean μ."""
+    n, mean = ra.size("l"), ra.mean(x, "l")
+    v = ra.var(x, "l")
+    normal = -0.5 * (n * ra.log(2 * math.pi * v) + ra.sum((x - mean) ** 2, "l") / v)
+    return normal, -(n * ra.log(mean) + ra.sum(x, "l") / mean)
