@@ -35,7 +35,7 @@ def plain_module(text, name):
         return given[0] if given and callable(given[0]) else lambda function: function
 
     _, _, body = text.partition("inf, nan = np.inf, np.nan\n")
-    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": None, "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
+    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": MagicMock(), "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
     names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
@@ -43,9 +43,9 @@ def plain_module(text, name):
     return types.SimpleNamespace(**names)
 
 
-def multiplied(left, right, turns, panel, into, keep):
+def multiplied(left, right, turns, panel, into):
     assert len(panel) >= left.shape[1], "a strip of the right factor has its place"
-    into[...] = left @ (right.T if turns else right) + (into if keep else 0)
+    into[...] = left @ (right.T if turns else right) + (0 if turns else into)
 
 
 @pytest.fixture

@@ -53,14 +53,14 @@ def check(name, arrays, schedule=None, dtype="float32", scale=10.0):
 PRODUCT = prelude(["multiply(", "product(", "wide_vectors("]) + '''
 
 @njit
-def run(left, right, turns, into, keep):
-    panel = np.full((left.shape[1] + ROWS, VECTORS * WIDE // into.itemsize), nan, into.dtype)
-    multiply(left, right, turns, panel, into, keep)
+def run(left, right, turns, into):
+    panel = np.full((left.shape[1] + WIDE // into.itemsize, VECTORS * WIDE // into.itemsize), nan, into.dtype)
+    multiply(left, right, turns, panel, into)
 
 
 @njit
 def masked(left, taken, right, into):
-    product(left, taken, right, np.empty((left.shape[1] + ROWS, VECTORS * WIDE // into.itemsize), into.dtype), into)
+    product(left, taken, right, np.empty((left.shape[1] + WIDE // into.itemsize, VECTORS * WIDE // into.itemsize), into.dtype), into)
 '''
 
 
@@ -71,9 +71,9 @@ def test_products_of_every_shape(rng):
         rows, summed, columns = (int(rng.choice(lengths)) for lengths in ((1, 2, 5, 6, 7, 12, 30), (1, 7, 16, 33), (1, 15, 16, 17, 63, 64, 65, 145)))
         left, right, beyond = rng.normal(size=(rows, summed)), rng.normal(size=(summed, columns)), rng.normal(size=(rows + 2, columns))
         left, right, beyond = (each.astype(np.float32) for each in (left, right, beyond))
-        turns, keep, before = bool(rng.integers(2)), bool(rng.integers(2)), beyond.copy()
-        module.run(left, right.T.copy() if turns else right, turns, beyond[1:-1], keep)
-        expected = left.astype(float) @ right + (before[1:-1] if keep else 0)
+        turns, before = bool(rng.integers(2)), beyond.copy()
+        module.run(left, right.T.copy() if turns else right, turns, beyond[1:-1])
+        expected = left.astype(float) @ right + (0 if turns else before[1:-1])
         assert np.allclose(beyond[1:-1], expected, rtol=1e-5, atol=1e-5)
         assert (beyond[[0, -1]] == before[[0, -1]]).all()
 

@@ -183,7 +183,7 @@ class _Printer(JoinPrinter):
                 lines.append(f"{variable.name} = empty(({shape},), {variable.type})")
         if self.summed:
             longest = f"max({', '.join(self.summed)})" if len(self.summed) > 1 else self.summed[0]
-            lines.append(f"panel = empty(({longest} + ROWS, VECTORS * WIDE // {self.signature.real[1]}), {self.signature.real})")
+            lines.append(f"panel = empty(({longest} + WIDE // {self.signature.real[1]}, VECTORS * WIDE // {self.signature.real[1]}), {self.signature.real})")
         return lines + self.buffers
 
     # producers
@@ -203,7 +203,7 @@ class _Printer(JoinPrinter):
         contraction = producer.contraction
         if contraction and self.signature.products and self._both_real(contraction.left, contraction.right):
             self.sums_over(self.size(contraction.axis))
-            return [f"multiply({self._matrix(contraction.left)}, {self._matrix(contraction.right)}, b1(True), panel, {producer.name}, b1(False))"]
+            return [f"multiply({self._matrix(contraction.left)}, {self._matrix(contraction.right)}, b1(True), panel, {producer.name})"]
         function = self.function(f"make_{producer.name}", self.held, [producer.value], (self.program.axis, *columns))
         target = function.argument(producer.name, f"{producer.name}[i]" if rows else producer.name)
         self.nested(function, (self.program.axis, *columns), lambda: self.write(function, target, (self.program.axis, *columns), producer.value, type_))

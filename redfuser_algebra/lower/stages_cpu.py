@@ -365,7 +365,7 @@ class StagePrinter(FormulaPrinter):
         right = right if len(held.columns) == 1 else f"shaped({right}, (n, {columns}))"
         into = f"{held.name}[:nb]" if rows else f"shaped({held.name}, (1, {columns}))"
         into = into if not rows or len(held.columns) == 1 else f"shaped({held.name}, (nb, {columns}))"
-        return f"product({left}, {taken}, {right}, panel, {into})" if taken else f"multiply({left}, {right}, b1(False), panel, {into}, b1(True))"
+        return f"product({left}, {taken}, {right}, panel, {into})" if taken else f"multiply({left}, {right}, b1(False), panel, {into})"
 
 
 def _in_registers(function: Function, arrays: list[str]) -> None:
