@@ -15,7 +15,7 @@ from importlib import import_module
 _HOME = {
     "operator": "language.operator", "Operator": "language.operator",
     "OperatorError": "language.errors", "RedfuserError": "language.errors",
-    "trace": "language.numpy_trace", "from_torch": "language.torch_trace",
+    "trace": "language.numpy_trace", "from_torch": "torch_graph", "TorchGraph": "torch_graph",
     "parse": "language.formula", "parse_operator": "language.definitions",
     "scan": "language.recurrence", "cumulative": "language.recurrence", "previous": "language.recurrence",
     "cascades": "language.cascade",

@@ -5,7 +5,7 @@ Tables, bars and colour are for terminals; piped output is plain text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
@@ -57,10 +57,15 @@ def show_table(head: list[str], rows: list[list[str]]) -> None:
     """A table on a terminal, aligned columns elsewhere."""
     if not out.is_terminal:
         return show_lines(columns([head, *rows]))
+    return out.print(table_of(head, rows))
+
+
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table for terminals."""
     table = Table(*head, header_style="bold cyan")
     for row in rows:
         table.add_row(*map(Text, row))
-    return out.print(table)
+    return table
 
 
 def print_json(value: object) -> None:

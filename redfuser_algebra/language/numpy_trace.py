@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
+from types import MappingProxyType
 
 import numpy as np
 
@@ -126,12 +127,17 @@ def _named(name: str, inputs: Mapping[str, object]) -> dict[str, tuple[str, ...]
 
 def _united(name: str, inputs: Mapping[str, tuple[str, ...]], unions: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The inputs with axes that met under one name, that of the first."""
-    order = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
-    same = {axis: axis for axis in order}
+    same = joined(list(dict.fromkeys(axis for axes in inputs.values() for axis in axes)), unions)
+    return {key: tuple(same[axis] for axis in axes) for key, axes in inputs.items()}
+
+
+def joined(order: list[str], unions: list[tuple[str, str]], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Which axis each one is after some have met, the first in order standing for all that are one."""
+    same = {axis: known.get(axis, axis) for axis in order}
     for pair in unions:
         one, other = sorted((same[axis] for axis in pair), key=order.index)
         same = {axis: one if now == other else now for axis, now in same.items()}
-    return {key: tuple(same[axis] for axis in axes) for key, axes in inputs.items()}
+    return same
 
 
 def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, inferred: bool, skip: int) -> tuple:

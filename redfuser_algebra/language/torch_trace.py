@@ -24,7 +24,7 @@ from redfuser_algebra.language.tracing.place import refused
 from redfuser_algebra.language.tracing.torch_functions import TORCH, WHY
 
 
-def from_torch(function: Callable, /, *examples: object, name: str | None = None, assume: str = "", **given: object) -> Operator:
+def operator_from_torch(function: Callable, /, *examples: object, name: str | None = None, assume: str = "", **given: object) -> Operator:
     """The operator that a function written with torch, or a module, computes.
 
     Its arguments are given as for `trace`: by example (tensors or arrays, also by position), or by name as the names of

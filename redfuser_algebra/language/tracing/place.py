@@ -25,8 +25,12 @@ def excerpt(frame: FrameType | None = None) -> str:
         frame = frame.f_back
     if frame is None:
         return ""
-    name, number = frame.f_code.co_filename, frame.f_lineno
-    return f"    {Path(name).name}, line {number}: {linecache.getline(name, number).strip()}".rstrip(": ")
+    return "    " + line_of(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(name: str, number: int) -> str:
+    """A line of a file, with its name and number; "" for NumPy's, torch's and our own files."""
+    return "" if _inside(name) else f"{Path(name).name}, line {number}: {linecache.getline(name, number).strip()}".rstrip(": ")
 
 
 def _inside(filename: str) -> bool:

@@ -85,6 +85,13 @@ def _broadcast_to(array, shape, subok=False):
     return array.view(array.expr, broadcast((array.dims, wanted), "np.broadcast_to"))
 
 
+@implements(np.broadcast_arrays)
+def _broadcast_arrays(*arrays, subok=False):
+    arrays = list(map(lifted, arrays))
+    dims = broadcast((array.dims for array in arrays), "np.broadcast_arrays")
+    return tuple(array.view(array.expr, dims) for array in arrays)
+
+
 @implements(np.shape)
 def _shape(a):
     return lifted(a).shape

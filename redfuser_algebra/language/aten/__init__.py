@@ -1,0 +1,1 @@
+"""Graphs that torch.export captured, cut into operators."""
