@@ -15,7 +15,7 @@ import numpy as np
 from redfuser_algebra.console import table_of
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.fused import Fused, Verdict, decide
-from redfuser_algebra.language.aten.capture import Captured, captured, named
+from redfuser_algebra.language.aten.capture import Captured, captured, is_open, named
 from redfuser_algebra.language.aten.meaning import shape_of
 from redfuser_algebra.language.aten.parts import ALONE, ELEMENTWISE, Cut, cut
 from redfuser_algebra.language.aten.tracing import Section
@@ -257,10 +257,10 @@ def _is_tensor(value: object) -> bool:
 
 def _check_lengths(name: str, node: object, value: object) -> None:
     """Raises OperatorError where export has fixed a length and the value has another."""
-    known = getattr(node.meta["val"], "shape", ())
-    if len(known) != len(getattr(value, "shape", ())) or any(isinstance(a, int) and a != b for a, b in zip(known, getattr(value, "shape", ()), strict=True)):
-        raise OperatorError(f"a run of {name} with {node.name} of shape {tuple(getattr(value, 'shape', ()))}",
-                            f"the graph holds for {tuple(known)}", "give from_torch an example of these lengths")
+    known, given = (tuple(getattr(each, "shape", ())) for each in (node.meta["val"], value))
+    if len(known) != len(given) or any(not is_open(a) and a != b for a, b in zip(known, given, strict=True)):
+        raise OperatorError(f"a run of {name} with {node.name} of shape {given}", f"the graph holds for {known}",
+                            "give from_torch an example of these lengths")
 
 
 def _difference(pairs: list[tuple]) -> tuple[float, float]:

@@ -125,6 +125,8 @@ FUNCTIONS = [
     (lambda x: x.__array_namespace__().sum(x, axis=-1), TABLE),
     (lambda x: np.float64(2) * x.sum() + np.array(3.0) * x.max() + sum([x.min(), 1]), ROW),
     (lambda x: np.nan_to_num(x).sum() + np.heaviside(x, 0.5).sum() + np.isfinite(x).sum() + np.fmax(x, 0).sum(), ROW),
+    (lambda x: np.cumsum(x, 1).max(1) - np.cumprod(x, axis=-1).sum(1) + np.maximum.accumulate(x, 1).sum(1), TABLE),
+    (lambda x, y: sum(each.sum() for each in np.broadcast_arrays(x, y)), {"x": "b l", "y": "l"}),
     (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
 ]
 
@@ -200,7 +202,7 @@ REFUSED = [
     (lambda x: max(x.max(), 0), ROW, "a branch on the elements", ""),
     (lambda x: sum(v for v in x), ROW, 'a Python loop over axis "l"', "for v in x"),
     (lambda x: range(x.argmax()), ROW, "an element as a position or length", ""),
-    (lambda x: np.cumsum(x).max(), ROW, "that is a scan", "np.cumsum"),
+    (lambda x: np.diff(x).max(), ROW, "neighbours", "np.diff"), (lambda x: np.cumsum(x).max(), TABLE, "flattened", "np.cumsum"),
     (lambda x: np.median(x), ROW, "an order statistic", "np.median"),
     (lambda x: np.sort(x)[x.size // 2], ROW, "inside a sorted array", ""),
     (lambda x: np.sort(x)[-2:], ROW, "largest first", ""),

@@ -85,7 +85,7 @@ FORMULAS = {
     "exp2": lambda x, y: ra.exp2(x - y), "expm1": lambda x, y: ra.expm1(x * y), "log": lambda x, y: ra.log(x) * y,
     "log2": lambda x, y: ra.log2(x) * y, "log1p": lambda x, y: ra.log1p(x * y), "sqrt": lambda x, y: ra.sqrt(x * y),
     "abs": lambda x, y: ra.abs(x - 2 * y), "sign": lambda x, y: ra.sign(x - y) * x,
-    "sin": lambda x, y: ra.sin(x * y), "cos": lambda x, y: ra.cos(x * y), "tanh": lambda x, y: ra.tanh(x - y),
+    "sin": lambda x, y: ra.sin(x * y), "cos": lambda x, y: ra.cos(x * y), "tanh": lambda x, y: ra.tanh(x - y), "erf": lambda x, y: ra.erf(x - y),
     "arctan": lambda x, y: ra.arctan(x * y), "arctan2": lambda x, y: ra.arctan2(x, y),
     "maximum": lambda x, y: ra.maximum(x, y) * x, "minimum": lambda x, y: ra.minimum(x, y) * x,
     "where": lambda x, y: ra.where(x < y, x * x, y * y), "logic": lambda x, y: ra.where(~(x < y) & (x > 0.5) | (y > 2), x, y),

@@ -87,8 +87,8 @@ def test_modules_by_example():
 
 
 @pytest.mark.parametrize("function, failed", [
-    (lambda x: torch.cumsum(x, -1), "scan"), (lambda x: x.max() if x.sum() > 0 else x.min(), "known only when"),
-    (lambda x: functional.gelu(x), "error function"), (lambda x: functional.dropout(x), "random"), (lambda x: torch.fft.fft(x), "no meaning"),
+    (lambda x: torch.logcumsumexp(x, -1), "scan"), (lambda x: x.max() if x.sum() > 0 else x.min(), "known only when"),
+    (lambda x: functional.dropout(x), "random"), (lambda x: torch.fft.fft(x), "no meaning"),
     (lambda x: x.view(2, 2, 8).sum(-1), "cuts an axis"), (lambda x: x.sum(7), "2 dimensions"),
 ])
 def test_what_has_no_meaning_is_refused_with_its_line(function, failed):

@@ -17,7 +17,7 @@ from redfuser_algebra.language.errors import OperatorError, undeclared
 from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
 
 __all__ = """sum prod max min any all argmax argmin topk argtopk count mean var std take index size
-    exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 floor ceil isnan reciprocal maximum minimum
+    exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
     power where square sigmoid relu clip divide round cast reduce""".split()
 
 Operand = Expr | Number
@@ -261,6 +261,7 @@ cos = _elementwise("cos", "the cosine of a, in radians.")
 tanh = _elementwise("tanh", "the hyperbolic tangent.")
 arctan = _elementwise("arctan", "the angle whose tangent is a, in radians.")
 arctan2 = _elementwise("arctan2", "the angle of the point (b, a), in radians.", "a b")
+erf = _elementwise("erf", "the error function, 2/√π ∫₀ᵃ e^(−t²) dt.")
 floor = _elementwise("floor", "the largest integer ≤ a.")
 ceil = _elementwise("ceil", "the smallest integer ≥ a.")
 isnan = _elementwise("isnan", "whether a is NaN.")

@@ -85,6 +85,8 @@ def _written(term: Expr, args: list[Written]) -> Written:
         return _binary(function.infix, *args)
     if term.op == "negative":
         return "-" + _at_least(UNARY, args[0]), UNARY
+    if term.op == "erf":
+        return f"np.vectorize(math.erf, otypes=[float])({operands[0]})", ATOM
     return (f"(1.0 / {_at_least(UNARY, args[0])})" if term.op == "reciprocal" else f"np.{term.op}({', '.join(operands)})"), ATOM
 
 

@@ -22,7 +22,7 @@ _DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign"
 """What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
 
 
-LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "sqrt", "reciprocal"))
+LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
 
 

@@ -22,7 +22,7 @@ LIMITS = {f"{sign}int{bits}": (-(2 ** (bits - 1)) if not sign else 0, 2 ** (bits
 _TEMPLATES = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}", "power": "{0} ** {1}",
     "mod": "{0} % {1}", "floor_divide": "{0} // {1}", "negative": "-{0}", "identity": "{0}", "abs": "abs({0})",
-    "reciprocal": "{one} / {0}", "exp": "exp{w}({0})", "exp2": "exp{w}({0} * {ln2})", "round": "np.rint({0})",
+    "reciprocal": "{one} / {0}", "exp": "exp{w}({0})", "exp2": "exp{w}({0} * {ln2})", "round": "np.rint({0})", "erf": "math.erf({0})",
     "maximum": "larger({0}, {1})", "minimum": "smaller({0}, {1})", "where": "{1} if {0} else {2}", "isnan": "{0} != {0}",
     "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}", "less_equal": "{0} <= {1}",
     "greater": "{0} > {1}", "greater_equal": "{0} >= {1}", "logical_and": "{0} & {1}", "logical_or": "{0} | {1}",

@@ -59,6 +59,16 @@ def named(node: object) -> str:
     return parts[1].strip("_") if len(parts) > 1 and parts[0] == "aten" else getattr(node.target, "__name__", str(node.target))
 
 
+def hint(number: object) -> int | float:
+    """A number, or the number that a symbol has in the example."""
+    return number.node.hint if hasattr(number, "node") else number
+
+
+def is_open(number: object) -> bool:
+    """Whether a graph leaves a length open; some of its symbols stand for one number."""
+    return hasattr(number, "node") and not str(number).isdigit()
+
+
 def captured(function: Callable, examples: tuple, named: Mapping[str, object]) -> Captured:
     """The graph of a function or module for examples of its arguments.
 

@@ -9,7 +9,7 @@ from operator import getitem
 
 import numpy as np
 
-from redfuser_algebra.language.aten.capture import Captured
+from redfuser_algebra.language.aten.capture import Captured, hint, is_open
 
 ROOM = 1 << 24
 """Larger arrays are not made to be looked at."""
@@ -29,14 +29,10 @@ def _asks_length(node: object) -> bool:
 
 def constants_of(graph: Captured, node: object) -> list[np.ndarray]:
     """The value for other lengths if it depends on symbols, last for the example's; none for what is no constant."""
-    if not from_lengths(graph, node) or np.prod([float(length) for length in map(_number, node.meta["val"].shape)]) > ROOM:
+    if not from_lengths(graph, node) or np.prod([float(length) for length in map(hint, node.meta["val"].shape)]) > ROOM:
         return []
-    depends = any(hasattr(length, "node") for each in (node, *_made_of(node)) for length in _lengths(each))
+    depends = any(is_open(length) for each in (node, *_made_of(node)) for length in _lengths(each))
     return [_evaluated(node, more).detach().numpy() for more in ((3, 0) if depends else (0,))]
-
-
-def _number(length: object) -> int:
-    return length.node.hint if hasattr(length, "node") else length
 
 
 def _lengths(node: object) -> tuple:
@@ -51,7 +47,7 @@ def _made_of(node: object) -> set:
 def _evaluated(node: object, more: int) -> object:
     """A node's value where every symbol is longer by `more`."""
     if _asks_length(node):
-        return _number(node.meta["val"]) + (more if hasattr(node.meta["val"], "node") else 0)
+        return hint(node.meta["val"]) + (more if is_open(node.meta["val"]) else 0)
     given = lambda value: _evaluated(value, more) if hasattr(value, "all_input_nodes") else value
     args = [[*map(given, each)] if isinstance(each, list | tuple) else given(each) for each in node.args]
     kwargs = {key: given(each) for key, each in node.kwargs.items()}

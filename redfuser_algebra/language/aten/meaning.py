@@ -11,7 +11,7 @@ from operator import getitem
 
 import numpy as np
 
-from redfuser_algebra.language.aten.capture import named
+from redfuser_algebra.language.aten.capture import hint, named
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.lengths import Axes, Dim, current, written
@@ -55,11 +55,6 @@ class Shapes(Axes):
 def shape_of(node: object) -> tuple[int, ...]:
     """The lengths of a node's value in the example."""
     return tuple(map(hint, node.meta["val"].shape))
-
-
-def hint(number: object) -> int | float:
-    """A number, or the number that a symbol has in the example."""
-    return number.node.hint if hasattr(number, "node") else number
 
 
 def meaning(node: object, args: tuple, kwargs: dict) -> object:

@@ -41,8 +41,8 @@ class _Dispatching:
             result = elementwise(ufunc.__name__, *operands)
         elif method == "__call__" and ufunc in HANDLERS:
             result = HANDLERS[ufunc](*operands, **options)
-        elif method == "reduce" and (ufunc, "reduce") in HANDLERS:
-            result = HANDLERS[ufunc, "reduce"](*operands, **options)
+        elif (ufunc, method) in HANDLERS:
+            result = HANDLERS[ufunc, method](*operands, **options)
         else:
             raise unsupported(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
         return out[0].overwritten(result) if out and out[0] is not None else result
@@ -60,7 +60,7 @@ def unsupported(name: str) -> Exception:
 
 
 WHY = {name: reason for reason, names in {
-    "every element of the result needs all elements before it; that is a scan": "cumsum cumprod cumulative_sum diff add.accumulate",
+    "neighbours along an axis meet": "diff gradient convolve correlate",
     "an order statistic needs all elements at once": "median quantile percentile nanmedian nanquantile nanpercentile unique",
     "arrays are joined end to end": "concatenate stack vstack hstack column_stack append concat",
 }.items() for name in names.split()}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language import recurrence
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted
 from redfuser_algebra.language.tracing.elementwise import truth
@@ -224,6 +225,26 @@ def _position(reduction: Callable[..., Expr]) -> Callable[..., Traced]:
 
 implements(np.argmax)(_position(ra.argmax))
 implements(np.argmin)(_position(ra.argmin))
+
+
+def _running(monoid: str) -> Callable[..., Traced]:
+    """A reduction of what has come so far, at every element along one axis."""
+    def handler(a, axis=None, dtype=None, out=None):
+        _in_float64(dtype)
+        a = lifted(a)
+        (place,) = places(a, axis) if axis is not None or a.ndim == 1 else (-1,)
+        if len(a.dims[place]) != 1 or place < 0:
+            raise refused("a running reduction of a flattened array", "it goes along one axis", "give axis=")
+        return Traced(recurrence.cumulative(monoid, a.expr, a.dims[place][0]), a.dims)
+
+    return handler
+
+
+for _monoid, _names, _ufunc in (("sum", "cumsum cumulative_sum", np.add), ("prod", "cumprod cumulative_prod", np.multiply),
+                                ("max", "", np.maximum), ("min", "", np.minimum)):
+    _handler = _running(_monoid)
+    implements(*(function for name in _names.split() if (function := getattr(np, name, None))))(_handler)
+    implements((_ufunc, "accumulate"))(lambda a, axis=0, handler=_handler, **options: handler(a, axis, **options))
 
 
 def _logaddexp(exp: Callable, log: Callable) -> Combine:

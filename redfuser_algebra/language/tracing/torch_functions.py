@@ -21,11 +21,13 @@ TORCH: dict[str, Callable] = {}
 """A meaning for each name that a function or method of torch may have, without underscores around it."""
 
 WHY = {name: reason for reason, names in {
-    "every element of the result needs all elements before it; that is a scan": "cumsum cumprod cummax cummin logcumsumexp diff",
+    "every element of the result needs all elements before it; that is a scan": "cummax cummin logcumsumexp",
+    "neighbours along an axis meet": "diff conv1d conv2d conv3d convolution avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d unfold",
     "an order statistic needs all elements at once": "median nanmedian quantile kthvalue mode sort argsort unique",
-    "arrays are joined or cut": "cat concat stack hstack vstack split chunk unbind pad roll narrow unfold repeat_interleave",
+    "arrays are joined or cut": "cat concat stack hstack vstack split split_with_sizes chunk unbind pad constant_pad_nd roll repeat repeat_interleave",
+    "one piece of an axis is read": "select narrow index_select slice",
+    "each result may need any element": "embedding one_hot scatter scatter_add index_put index_add flip",
     "it draws random numbers": "rand rand_like randn randn_like bernoulli multinomial alpha_dropout feature_dropout",
-    "the language has no error function": "erf erfc erfinv",
 }.items() for name in names.split()}
 """Why some names have none."""
 
@@ -69,17 +71,22 @@ TORCH |= {
     "pow": lambda a, b: np.power(a, b), "rpow": lambda a, b: np.power(b, a), "rmatmul": lambda a, b: np.matmul(b, a),
     "rsqrt": lambda a: 1 / np.sqrt(a), "round": lambda a, decimals=0: np.round(a, decimals),
     "sigmoid": lambda a: Traced(ra.sigmoid(lifted(a).expr), lifted(a).dims),
+    "erf": lambda a: Traced(ra.erf(lifted(a).expr), lifted(a).dims), "erfc": lambda a: 1 - TORCH["erf"](a),
+    "cumsum": lambda a, dim, dtype=None: np.cumsum(a, axis=dim), "cumprod": lambda a, dim, dtype=None: np.cumprod(a, axis=dim),
     "relu": lambda a, inplace=False: np.maximum(a, 0), "relu6": lambda a, inplace=False: np.clip(a, 0, 6),
     "silu": lambda a, inplace=False: a * TORCH["sigmoid"](a),
     "hardtanh": lambda a, min_val=-1.0, max_val=1.0, inplace=False: np.clip(a, min_val, max_val),
     "leaky_relu": lambda a, negative_slope=0.01, inplace=False: np.where(a >= 0, a, a * negative_slope),
+    "elu": lambda a, alpha=1.0, scale=1.0, input_scale=1.0, inplace=False: scale * np.where(a > 0, a, alpha * np.expm1(np.minimum(a, 0) * input_scale)),
+    "hardsigmoid": lambda a, inplace=False: np.clip(a / 6 + 0.5, 0, 1), "hardswish": lambda a, inplace=False: a * np.clip(a / 6 + 0.5, 0, 1),
+    "mish": lambda a, inplace=False: a * np.tanh(np.logaddexp(a, 0)), "softsign": lambda a: a / (1 + np.absolute(a)),
     "softplus": lambda a, beta=1, threshold=20: np.logaddexp(a * beta, 0) / beta,
     "logsigmoid": lambda a: -np.logaddexp(-a, 0),
     "clamp": lambda a, min=None, max=None: np.clip(a, min, max), "clip": lambda a, min=None, max=None: np.clip(a, min, max),
     "clamp_min": lambda a, min: np.maximum(a, min), "clamp_max": lambda a, max: np.minimum(a, max),
     "masked_fill": lambda a, mask, value: np.where(mask, value, a),
     "nan_to_num": lambda a, nan=0.0, posinf=None, neginf=None: np.nan_to_num(a, nan=nan, posinf=posinf, neginf=neginf),
-    "addmm": lambda c, a, b, beta=1, alpha=1: c * beta + np.matmul(a, b) * alpha,
+    **dict.fromkeys(("addmm", "baddbmm", "addmv"), lambda c, a, b, *, beta=1, alpha=1: c * beta + np.matmul(a, b) * alpha),
     "einsum": lambda text, *arrays: np.einsum(text, *(arrays[0] if isinstance(arrays[0], list | tuple) else arrays)),
     "outer": np.outer, "tensordot": lambda a, b, dims=2: np.tensordot(a, b, dims),
 }
@@ -95,7 +102,7 @@ def _div(a, b, rounding_mode=None):
 @means("gelu")
 def _gelu(a, approximate="none"):
     if approximate != "tanh":
-        raise refused("an exact gelu", "the language has no error function", 'write approximate="tanh"')
+        return 0.5 * a * (1 + TORCH["erf"](a / math.sqrt(2)))
     return 0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
 
 
@@ -232,7 +239,7 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
         row, column = (Traced(ra.index(array.dims[-2][0]), (array.dims[-2],)) for array in (q, k))
         scores = np.where(column <= row[:, None], scores, -math.inf)
     if attn_mask is not None:
-        boolean = attn_mask.dtype == bool if isinstance(attn_mask, np.ndarray) else is_boolean(attn_mask.expr)
+        boolean = attn_mask.dtype == bool or isinstance(attn_mask, Traced) and is_boolean(attn_mask.expr)
         scores = np.where(attn_mask, scores, -math.inf) if boolean else scores + attn_mask
     return np.matmul(_softmax(scores), v)
 
@@ -249,20 +256,59 @@ def _cosine(a, b, dim=1, eps=1e-8):
 
 
 def _averaged(losses, reduction):
+    if reduction == "batchmean":
+        return np.sum(losses) / losses.shape[0]
     return losses if reduction == "none" else np.sum(losses) if reduction == "sum" else np.mean(losses)
+
+
+def _at_class(a, target, dim):
+    """The element at the number of the class."""
+    return np.squeeze(np.take_along_axis(a, np.expand_dims(target, dim), dim), axis=dim)
+
+
+def _over_classes(losses, target, weight, ignore_index, reduction):
+    """The losses of those that take part: all but the ones with the number ignore_index."""
+    if weight is not None:
+        raise refused("a loss with weights of the classes", "only the plain loss is read", "write the weighted sum out")
+    taking_part = np.not_equal(target, ignore_index)
+    losses = np.where(taking_part, losses, 0)
+    return np.sum(losses) / np.sum(np.where(taking_part, 1, 0)) if reduction == "mean" else _averaged(losses, reduction)
+
+
+@means("nll_loss", "nll_loss_nd")
+def _nll(a, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """−a at the number of the class, along dimension 1 (0 of a vector)."""
+    return _over_classes(-_at_class(a, target, min(a.ndim - 1, 1)), target, weight, ignore_index, reduction)
 
 
 @means("cross_entropy")
 def _cross_entropy(a, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
     """−log of the probability of a class (its number), or against probabilities of the classes."""
-    if weight is not None or label_smoothing:
-        raise refused("cross_entropy with weight or label_smoothing", "only the plain loss is read", "write the weighted sum out")
-    dim = 1 if a.ndim > 1 else 0
-    if target.ndim == a.ndim:
-        losses = -np.sum(target * _log_softmax(a, dim), axis=dim)
-    else:
-        losses = _logsumexp(a, dim) - np.squeeze(np.take_along_axis(a, np.expand_dims(target, dim), dim), axis=dim)
+    if label_smoothing:
+        raise refused("cross_entropy with label_smoothing", "only the plain loss is read", "write the weighted sum out")
+    dim = min(a.ndim - 1, 1)
+    if target.ndim < a.ndim:
+        return _over_classes(_logsumexp(a, dim) - _at_class(a, target, dim), target, weight, ignore_index, reduction)
+    return _averaged(-np.sum(target * _log_softmax(a, dim), axis=dim), reduction)
+
+
+@means("kl_div")
+def _kl_div(a, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    losses = np.exp(target) * (target - a) if log_target else np.where(target > 0, target * (np.log(target) - a), 0)
     return _averaged(losses, reduction)
+
+
+@means("binary_cross_entropy_with_logits")
+def _binary(a, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
+    if weight is not None or pos_weight is not None:
+        raise refused("binary_cross_entropy_with_logits with weights", "only the plain loss is read", "write the weighted sum out")
+    return _averaged(np.maximum(a, 0) - a * target + np.log1p(np.exp(-np.absolute(a))), reduction)
+
+
+@means("smooth_l1_loss")
+def _smooth_l1(a, b, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    gap = np.absolute(a - b)
+    return _averaged(np.where(gap < beta, gap * gap / (2 * beta), gap - beta / 2) if beta else gap, reduction)
 
 
 @means("mse_loss")

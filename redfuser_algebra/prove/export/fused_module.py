@@ -54,6 +54,7 @@ def fused_module(operator: Operator, cascade: Cascade, form: FusedForm) -> str:
 def _joined(blocks: list[list[str]]) -> str:
     """Blocks with two empty lines between them, one after the docstring."""
     docstring, imports, *rest = ["\n".join(block) for block in blocks]
+    imports = f"import math\n{imports}" if [block for block in rest if "math." in block] else imports
     return "\n\n\n".join([f"{docstring}\n\n{imports}", *rest]) + "\n"
 
 

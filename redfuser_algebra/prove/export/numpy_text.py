@@ -185,7 +185,7 @@ class NumpyText:
         return Written(f"{name}({', '.join(self._along(arg, axes).text for arg in args)})", ATOM, axes)
 
     def _spelt(self, op: str) -> str:
-        return f"np.{op}"
+        return "np.vectorize(math.erf, otypes=[float])" if op == "erf" else f"np.{op}"
 
     def _infix(self, sign: str, left: Written, right: Written, axes: tuple[str, ...]) -> Written:
         level = PRECEDENCE.get(sign, COMPARISON)

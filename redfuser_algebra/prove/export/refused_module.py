@@ -22,7 +22,7 @@ from redfuser_algebra.language.text import ATOM
 
 DIGITS = 800
 EXACT = {"exp": "mpmath.exp", "log": "mpmath.log", "sqrt": "mpmath.sqrt", "sin": "mpmath.sin", "cos": "mpmath.cos",
-         "tanh": "mpmath.tanh", "exp2": "lambda a: mpmath.power(2, a)", "log2": "lambda a: mpmath.log(a, 2)",
+         "tanh": "mpmath.tanh", "erf": "mpmath.erf", "exp2": "lambda a: mpmath.power(2, a)", "log2": "lambda a: mpmath.log(a, 2)",
          "power": "mpmath.power", "arctan": "mpmath.atan", "arctan2": "mpmath.atan2", "log1p": "mpmath.log1p", "expm1": "mpmath.expm1"}
 WHOLE = {"round": "round", "floor": "math.floor", "ceil": "math.ceil"}
 

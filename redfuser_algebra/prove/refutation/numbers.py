@@ -134,7 +134,7 @@ _EXACT = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mu
 _SMOOTH = {
     "exp": arb.exp, "exp2": lambda a: _power(arb(2), a), "expm1": arb.expm1,
     "log": arb.log, "log2": lambda a: a.log() / arb.const_log2(), "log1p": arb.log1p, "sqrt": arb.sqrt,
-    "sin": arb.sin, "cos": arb.cos, "tanh": arb.tanh, "arctan": arb.atan, "arctan2": lambda y, x: arb.atan2(y, x),
+    "sin": arb.sin, "cos": arb.cos, "tanh": arb.tanh, "erf": arb.erf, "arctan": arb.atan, "arctan2": lambda y, x: arb.atan2(y, x),
 }
 
 RATIONAL = Field("rational", 0, _rational, _EXACT, _rational_order, _whole)

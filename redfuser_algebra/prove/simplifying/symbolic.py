@@ -214,7 +214,7 @@ _LEAVES: dict[str, Callable[[Translation, Expr, Places], sympy.Expr]] = {
     "symbol": lambda translation, term, places: translation.lookup(term, places),
 }
 _OPAQUE = ("reduce", "cast", "round", "floor", "ceil", "sign", "mod", "floor_divide", "arctan2", "isnan", "maximum",
-           "minimum", "tanh", "arctan")
+           "minimum", "tanh", "arctan", "erf")
 _JOINS: dict[str, Callable] = {
     "sum": lambda sp, *parts: sp.Add(*parts), "prod": lambda sp, *parts: sp.Mul(*parts),
     "max": lambda sp, *parts: sp.Max(*parts), "min": lambda sp, *parts: sp.Min(*parts),
@@ -229,6 +229,6 @@ _TRANSLATED: dict[str, Callable] = {
     "log": lambda sp, a: sp.log(a), "log2": lambda sp, a: sp.log(a) / sp.log(2), "log1p": lambda sp, a: sp.log(1 + a),
     "sqrt": lambda sp, a: sp.sqrt(a), "abs": lambda sp, a: sp.Abs(a), "sign": lambda sp, a: sp.sign(a),
     "sin": lambda sp, a: sp.sin(a), "cos": lambda sp, a: sp.cos(a), "tanh": lambda sp, a: sp.tanh(a),
-    "arctan": lambda sp, a: sp.atan(a), "maximum": lambda sp, a, b: sp.Max(a, b), "minimum": lambda sp, a, b: sp.Min(a, b),
+    "arctan": lambda sp, a: sp.atan(a), "erf": lambda sp, a: sp.erf(a), "maximum": lambda sp, a, b: sp.Max(a, b), "minimum": lambda sp, a, b: sp.Min(a, b),
 }
 """Elementwise functions over the reals; a total twin is the operation it completes."""

@@ -69,7 +69,7 @@ def power(a: Exact, b: Exact) -> Exact:
     return sqrt(a) if b == fmpq(1, 2) else arb(a) ** b
 
 
-_AT_ZERO = {"exp": ONE, "exp2": ONE, "expm1": ZERO, "log1p": ZERO, "sin": ZERO, "cos": ONE, "tanh": ZERO, "arctan": ZERO}
+_AT_ZERO = {"exp": ONE, "exp2": ONE, "expm1": ZERO, "log1p": ZERO, "sin": ZERO, "cos": ONE, "tanh": ZERO, "erf": ZERO, "arctan": ZERO}
 _LOGARITHMS = {"log": ZERO, "log2": ZERO, "log1p": fmpq(-1)}
 """Each logarithm and where it is −inf; NaN below that."""
 
