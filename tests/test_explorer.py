@@ -67,12 +67,11 @@ def test_a_stopped_job_ends_where_it_tells_how_far_it_is(work):
     assert (done, failed) == ([], ["stopped"])
 
 
-def test_a_dropped_owner_hears_nothing(work):
-    owner, told = object(), []
-    begun, gate = threading.Event(), threading.Event()
-    work.start((owner, "job"), lambda tell: (begun.set(), gate.wait(30)), told.append, told.append)
+def test_a_forgotten_job_is_not_told(work):
+    told, begun, gate = [], threading.Event(), threading.Event()
+    work.start("job", lambda tell: (begun.set(), gate.wait(30)), told.append, told.append)
     begun.wait(30)
-    work.drop(owner)
+    work.forget("job")
     gate.set()
     work.wait()
     assert told == []
@@ -266,6 +265,7 @@ def test_an_offset_shows_what_raw_sums_lose(explorer):
     explorer.front.selected_index = 3
     tab = explorer.tabs[3]
     tab.offset.value = 1e8
+    explorer.work.wait()
 
     def differences():
         return dict(re.findall(r"(centred|raw)</td><td[^>]*>[^<]*</td><td[^>]*>([^<]*)<", tab.results.value))
@@ -273,6 +273,7 @@ def test_an_offset_shows_what_raw_sums_lose(explorer):
     far = {name: 0.0 if text == "the same" else float(text.replace("−", "-")) for name, text in differences().items()}
     assert far["raw"] > 1e-2 and far["centred"] < 1e-6
     tab.kind.value = "raw"
+    explorer.work.wait()
     assert "s_{2}" in tab.latex.value or "s_{1}" in tab.latex.value
 
 

@@ -4,6 +4,7 @@ In: what was decided.  Out: HTML with LaTeX between dollar signs.
 """
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.discover.show import form_latex, summary
@@ -44,7 +45,12 @@ def form_html(form: FusedForm) -> Fragment:
 
 
 def refusal_html(refusal: Refusal) -> Fragment:
-    """The reduction that is stuck, on what, the witness, and the passes that the operator needs."""
+    """The reduction that is stuck, on what, the passes that the operator needs, and the witness."""
+    return joined(stuck_html(refusal), _witness(refusal))
+
+
+def stuck_html(refusal: Refusal) -> Fragment:
+    """The reduction that is stuck, on what, and the passes that the operator needs."""
     reduction = refusal.reduction
     rows = [["reduction", joined(formula(name_latex(reduction.name)), " = ", formula(latex(tidied(reduction.stated))))],
             ["what failed", said(refusal.obligation)]]
@@ -53,13 +59,14 @@ def refusal_html(refusal: Refusal) -> Fragment:
     rows += [[joined("pivot ", formula(name_latex(name))), formula(latex(tidied(value)))] for name, value in refusal.pivots.items()]
     if refusal.passes:
         rows.append(["passes needed", "; ".join(f"{number}: {', '.join(names)}" for number, names in enumerate(refusal.passes, 1))])
-    return joined(titled("Refused", table(("", ""), rows)), _witness(refusal))
+    return titled("Refused", table(("", ""), rows))
 
 
 def _witness(refusal: Refusal) -> Fragment:
     if refusal.witness is None:
         return paragraphs(["No witness was found: this is not a proof that there is no fused form."])
-    return folded("Witness: numbers that no fused form can fit", paragraphs(str(refusal.witness).splitlines()), unfolded=True)
+    sentences = re.sub(r"(?<![.:])\n", " ", str(refusal.witness)).splitlines()
+    return folded("Witness: numbers that no fused form can fit", paragraphs(sentences), unfolded=True)
 
 
 def fused_html(operator: Operator, form: FusedForm) -> Fragment:

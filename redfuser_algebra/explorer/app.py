@@ -31,12 +31,12 @@ class Explorer:
     def __init__(self, operator: ra.Operator | None = None, work: Work = WORK, drawing: Work = DRAWING) -> None:
         self.session, self.work, self.drawing = Session(), work, drawing
         self.operator_tab = OperatorTab(self.session, self.decide)
-        self.tabs = (self.operator_tab, CascadeTab(self.session), DiscoveryTab(self.session, work), UpdateTab(self.session, drawing),
-                     ProofTab(self.session, work), KernelTab(self.session, work, drawing))
+        self.tabs = (self.operator_tab, CascadeTab(self.session, drawing), DiscoveryTab(self.session, work, drawing),
+                     UpdateTab(self.session, drawing), ProofTab(self.session, work, drawing), KernelTab(self.session, work, drawing))
         self.said = fields.drawn()
-        self.progress = fields.Progress("Deciding", lambda: work.stop((self, "decide")))
+        self.deciding = fields.Running("Deciding", work, (self, "decide"))
         self.front = widgets.Tab([tab.root for tab in self.tabs], titles=[tab.title for tab in self.tabs], selected_index=0)
-        self.root = fields.column(self.said, self.progress.box, self.front)
+        self.root = fields.column(self.said, self.deciding.box, self.front)
         self._stale = set(self.tabs)
         self.session.listeners.append(self._changed)
         self.front.observe(lambda _: self._refresh(), "selected_index")
@@ -44,20 +44,22 @@ class Explorer:
             self.decide(operator)
 
     def decide(self, operator: ra.Operator) -> None:
-        """Be about an operator, and decide about it in the background."""
+        """Be about an operator, and decide about it in the background; what goes on about another one is given up."""
+        self._give_up()
         self.session.choose(operator)
         self.operator_tab.begin()
         self.said.value = fields.note(f"Deciding about {operator.name} …")
-        self.progress.begin()
-        self.work.start((self, "decide"), lambda told: decide_both(operator, told), self._decided, self._failed, self.progress.told)
+        self.deciding.start(lambda told: decide_both(operator, told), self._decided, self._failed)
+
+    def _give_up(self) -> None:
+        for running in (self.deciding, *(each for tab in self.tabs for each in tab.running)):
+            running.forget()
 
     def _decided(self, verdicts: tuple[ra.Verdict, ra.Verdict]) -> None:
-        self.progress.end()
         self.said.value = verdict_line(verdicts[0])
         self.session.decided(*verdicts)
 
     def _failed(self, sentence: str) -> None:
-        self.progress.end()
         self.said.value = fields.complaint(sentence)
 
     def _changed(self) -> None:
@@ -73,9 +75,7 @@ class Explorer:
     def close(self) -> None:
         """Stop all work, and forget all widgets."""
         self.session.listeners.clear()
-        for owner in (self, *self.tabs):
-            self.work.drop(owner)
-            self.drawing.drop(owner)
+        self._give_up()
         for widget in reversed(_below(self.root)):
             widget.close()
 

@@ -8,16 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
+
 from redfuser_algebra.discover.discovery import Discovery
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import FAINT, INK, KEPT, MOVED, bare, picture
 from redfuser_algebra.explorer.session import Session
+from redfuser_algebra.explorer.work import Work
 from redfuser_algebra.language.display import symbols_in
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.html import Fragment, joined, paragraphs, table, titled
 from redfuser_algebra.language.mathematics import output_names
 
-LONG = 26
+LONG, WIDEST, MARGIN = 26, 11.0, 1.6
+"""Letters of names that fit on a root, and the picture's most inches and its room for names, of which a tree takes one."""
+PARTS = (-0.33, -0.11, 0.11, 0.33)
+"""Where a tree's four leaves are."""
+READ = ("A tree stands for one time through the data: its leaves are parts of the data, a dot merges two, the root is what it makes. "
+        "Below, a full square is a part that is loaded. An arrow leads to a sweep that has to wait.")
 
 
 @dataclass(frozen=True)
@@ -78,37 +87,58 @@ def loads(sweeps: Sequence[Sweep]) -> dict[str, int]:
 
 
 def cascade_picture(found: Discovery) -> Fragment:
-    """Inputs as rows, sweeps as columns, a dot where a sweep loads an input: as written, and fused."""
+    """A tree over the data for every sweep, as written and fused, and below it what the sweep loads."""
     before, after = as_written(found), as_fused(found)
     names = list(loads(before))
-    width, height = 1.6 + 1.15 * (len(before) + max(len(after), 1)), 1.5 + 0.42 * len(names)
+    fused = "fused" if found.form else "not fusable: the fewest passes found"
     title = f"Loads over {found.cascade.axis}: {len(before)} sweeps as written, {len(after)} {'fused' if found.form else 'at least'}"
-    with picture(title, min(width + 1.6, 11), height, 2) as drawing:
-        labels = ("as written: a sweep per reduction", "fused" if found.form else "not fusable: the fewest passes found")
-        for axes, sweeps, label in zip(drawing.all_axes, (before, after), labels, strict=True):
+    room = [len(sweeps) + MARGIN + widest(sweeps) for sweeps in (before, after)]
+    with picture(title, min(sum(room), WIDEST), 1.5 + 0.24 * len(names), room) as drawing:
+        for axes, sweeps, label in zip(drawing.all_axes, (before, after), ("as written: a sweep per reduction", fused), strict=True):
             _draw(axes, sweeps, names, f"{label} ({len(sweeps)})")
     return drawing.svg
+
+
+def widest(sweeps: Sequence[Sweep]) -> float:
+    """By how much the names on a root are wider than its tree, in trees."""
+    return max((0.055 * len(_root(sweep)) - 0.6 for sweep in sweeps), default=0.0) if sweeps else 0.0
+
+
+def _root(sweep: Sweep) -> str:
+    makes = ", ".join(sweep.makes)
+    return makes if len(makes) <= LONG else f"{len(sweep.makes)} components"
 
 
 def _draw(axes, sweeps: Sequence[Sweep], names: Sequence[str], label: str) -> None:
     bare(axes)
     axes.set_title(label, fontsize=9, loc="left")
-    counts = loads(sweeps)
+    counts, reach = loads(sweeps), max((here - other for here, sweep in enumerate(sweeps) for other in sweep.waits), default=1)
     for column, sweep in enumerate(sweeps):
-        makes = ", ".join(sweep.makes)
-        axes.text(column, 0, makes if len(makes) <= LONG else f"{len(sweep.makes)} components", ha="center", va="center", fontsize=8,
-                  bbox={"boxstyle": "round,pad=0.35", "facecolor": "none", "edgecolor": KEPT})
+        _tree(axes, column)
+        axes.text(column, 0, _root(sweep), ha="center", va="center", fontsize=8, bbox={"boxstyle": "round,pad=0.3", "facecolor": "none", "edgecolor": KEPT})
         for other in sweep.waits:
-            axes.annotate("", (column - 0.12, 0.34), (other + 0.12, 0.34),
-                          arrowprops={"arrowstyle": "->", "color": MOVED, "connectionstyle": "arc3,rad=-0.35"})
-    for place, name in enumerate(names, 1):
-        axes.text(-0.75, -place, name, ha="right", va="center")
-        axes.plot([-0.6, len(sweeps) - 0.4], [-place, -place], color=FAINT, linewidth=0.6)
-        dots = [column for column, sweep in enumerate(sweeps) if name in sweep.loads]
-        axes.plot(dots, [-place] * len(dots), "o", color=KEPT, markersize=7, clip_on=False)
-        axes.text(len(sweeps) - 0.3, -place, f"{counts.get(name, 0)}×", ha="left", va="center", color=INK, weight="bold")
-    axes.set_xlim(-1.6, len(sweeps) + 0.1)
-    axes.set_ylim(-len(names) - 0.6, 1.1)
+            top = 0.35 + 1.1 * (column - other) / reach
+            path = Path([(other + 0.1, 0.3), (other + 0.2, top), (column - 0.2, top), (column - 0.08, 0.32)], [Path.MOVETO, *[Path.CURVE4] * 3])
+            axes.add_patch(FancyArrowPatch(path=path, arrowstyle="->", mutation_scale=8, color=MOVED, linewidth=1))
+    right = len(sweeps) - 0.45
+    for place, name in enumerate(names):
+        y = -1.75 - 0.55 * place
+        axes.text(-0.6, y, name, ha="right", va="center")
+        for column, sweep in enumerate(sweeps):
+            fill = {"color": KEPT} if name in sweep.loads else {"markerfacecolor": "none", "markeredgecolor": FAINT, "markeredgewidth": 0.5}
+            axes.plot([column + part for part in PARTS], [y] * len(PARTS), "s", markersize=6, linestyle="none", **fill)
+        axes.text(right, y, f"{counts.get(name, 0)}×", ha="left", va="center", color=INK, weight="bold")
+    axes.set_xlim(-MARGIN / 2 - widest(sweeps) / 2, right + MARGIN / 2 + widest(sweeps) / 2)
+    axes.set_ylim(-1.5 - 0.55 * len(names), 1.3)
+
+
+def _tree(axes, column: int) -> None:
+    """Parts of the data as leaves, merged in pairs; the root is drawn by the caller."""
+    for middle, leaves in ((column + PARTS[0] / 2 + PARTS[1] / 2, PARTS[:2]), (column + PARTS[2] / 2 + PARTS[3] / 2, PARTS[2:])):
+        axes.plot([column, middle], [-0.3, -0.75], color=FAINT, linewidth=0.8)
+        axes.plot([middle], [-0.75], ".", color=KEPT, markersize=5)
+        for leaf in leaves:
+            axes.plot([middle, column + leaf], [-0.75, -1.3], color=FAINT, linewidth=0.8)
 
 
 def loads_table(found: Discovery, axes: dict[str, tuple[str, ...]], lengths: dict[str, int]) -> Fragment:
@@ -121,24 +151,33 @@ def loads_table(found: Discovery, axes: dict[str, tuple[str, ...]], lengths: dic
     return joined(table(("input", "axes", "elements", "loads as written", "loads fused" if found.form else "loads in passes"), rows), paragraphs([saved]))
 
 
+def cascades_html(session: Session) -> tuple[Fragment, Fragment]:
+    """The cascades in tables, and their pictures."""
+    parts, drawn = [], []
+    for found in session.verdict.discoveries:
+        parts += [found.cascade._repr_html_(), loads_table(found, session.operator.inputs, session.lengths)]
+        drawn.append(titled(f"Who loads what, over {found.cascade.axis}", cascade_picture(found)))
+    return joined(*parts), joined(*drawn, fields.note(READ) if drawn else "")
+
+
 class CascadeTab:
     """The view."""
 
     title = "Cascade"
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, pictures: Work) -> None:
         self.session = session
         self.text, self.drawing = fields.shown(), fields.drawn()
-        self.root = fields.column(self.text, self.drawing)
+        self.progress = fields.Running("Drawing", pictures, (self, "drawing"))
+        self.running = (self.progress,)
+        self.root = fields.column(self.progress.box, self.drawing, self.text)
 
     def show(self) -> None:
         """Draw what was decided."""
-        verdict = self.session.verdict
-        if verdict is None:
-            self.text.value, self.drawing.value = "Nothing has been decided yet.", ""
+        if self.session.verdict is None:
+            self._shown(("Nothing has been decided yet.", ""))
             return
-        operator, parts, drawn = self.session.operator, [], []
-        for found in verdict.discoveries:
-            parts += [found.cascade._repr_html_(), loads_table(found, operator.inputs, self.session.lengths)]
-            drawn.append(titled(f"Over {found.cascade.axis}", cascade_picture(found)))
-        self.text.value, self.drawing.value = joined(*parts), joined(*drawn)
+        self.progress.start(lambda told: cascades_html(self.session), self._shown, lambda sentence: self._shown((fields.complaint(sentence), "")))
+
+    def _shown(self, found: tuple[str, str]) -> None:
+        self.text.value, self.drawing.value = found

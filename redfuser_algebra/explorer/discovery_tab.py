@@ -12,22 +12,25 @@ import ipywidgets as widgets
 import redfuser_algebra as ra
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.discovery import Discovery
+from redfuser_algebra.discover.display import stuck_html
 from redfuser_algebra.discover.egraph import LOOKED_AT, Answer, Sexp
 from redfuser_algebra.discover.egraph_view import seen, viewer
+from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.question import Question
-from redfuser_algebra.discover.show import summary
+from redfuser_algebra.discover.rules import update
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import FAINT, KEPT, counted, picture
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
-from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.language.html import Fragment, displayed, element, folded, joined, listed, table, titled
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.html import Fragment, displayed, element, folded, joined, listed, paragraphs, said, table, titled
 from redfuser_algebra.language.latex import latex
 from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.tidy import tidied
+from redfuser_algebra.lower.cost import CURVES
 
-MOST_STEPS = 400
-"""Questions beyond so many steps are left out of the slider."""
+MOST_STEPS, MOST_DANGERS = 400, 2
+"""Questions beyond so many steps are left out of the slider; more dangers than that are folded away."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,14 @@ def sizes_picture(found: Sequence[Step]) -> picture:
             axes.axvline(start - 0.5, color=FAINT, linewidth=0.5)
         axes.plot(places, [step.nodes for step in found], color=KEPT, linewidth=1, drawstyle="steps-mid")
         solved = [place for place in places if found[place].finite]
-        axes.plot(solved, [found[place].nodes for place in solved], "o", color=KEPT, markersize=4, label="answer found")
+        if solved:
+            axes.plot(solved, [found[place].nodes for place in solved], "o", color=KEPT, markersize=4, label="answer found")
+            axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
         drawing.marker(axes, 0)
         counted(axes)
         axes.set_xlabel("step (a line where a question begins)")
         axes.set_ylabel("e-nodes")
         axes.set_xlim(-1, len(found))
-        axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return drawing
 
 
@@ -117,16 +121,37 @@ def _statement(law: str) -> str:
 
 
 def choice_html(verdict: ra.Verdict, raw: ra.Verdict) -> Fragment:
-    """Why the form is this one: words of state, components and dangers, next to the form with raw sums."""
+    """Why the form is this one: state, what an element costs, and dangers, next to the form with raw sums."""
     if not verdict.fused:
-        return titled("No form was found", *([str(verdict.refusal)] if verdict.refusal else []))
-    forms = [("chosen", verdict.fused.form)]
+        return stuck_html(verdict.refusal) if verdict.refusal else titled("No form was found", "Nothing is known about why.")
+    forms = {"chosen": verdict.fused.form}
     if raw.fused and str(raw.fused.form) != str(verdict.fused.form):
-        forms.append(("with raw sums", raw.fused.form))
-    rows = [(name, summary(form), ", ".join(component.name for component in form.state),
-             listed(dict.fromkeys(map(str, form.dangers))) or "none known") for name, form in forms]
-    only = "" if len(forms) > 1 else element("p", "Raw sums give the same form: no component has a pivot to be kept at, or none can do without.")
-    return joined(titled("Why this form", table(("form", "size", "components", "dangers"), rows)), only)
+        forms["with raw sums"] = raw.fused.form
+    rows = [(name, f"{form.words}: {', '.join(component.name for component in form.state)}", "{}, of them {} exp, ÷ or alike".format(*operations(form)),
+             _dangers(form)) for name, form in forms.items()]
+    head = ("form", "words of state", "operations per element", "dangers")
+    why = _preferred(*forms.values()) if len(forms) > 1 else "Raw sums give the same form: no component has a pivot to be kept at, or none can do without."
+    return joined(titled("Why this form", table(head, rows)), paragraphs([why]))
+
+
+def operations(form: FusedForm) -> tuple[int, int]:
+    """What one more element costs: operations, each shared part once, and those of them that take long."""
+    terms = [term for term in subterms(*(equation.right for equation in update(form))) if term.args]
+    return len(terms), sum(term.op in CURVES for term in terms)
+
+
+def _dangers(form: FusedForm) -> Fragment:
+    known = listed(dict.fromkeys(map(str, form.dangers)))
+    count = known.count("<li>")
+    return folded(f"{count} known", known, unfolded=count <= MOST_DANGERS) if count else said("none known")
+
+
+def _preferred(chosen: FusedForm, raw: FusedForm) -> str:
+    """Why one of two forms is the default."""
+    new = len({str(danger) for danger in raw.dangers} - {str(danger) for danger in chosen.dangers})
+    if new:
+        return f"Safety comes first: raw sums bring {new} {'danger' if new == 1 else 'dangers'} that sums about moving pivots have not."
+    return "Neither is more dangerous; sums about moving pivots are the default."
 
 
 class DiscoveryTab:
@@ -134,17 +159,19 @@ class DiscoveryTab:
 
     title = "Discovery"
 
-    def __init__(self, session: Session, work: Work) -> None:
-        self.session, self.work, self.steps, self.viewer, self._of = session, work, [], None, None
+    def __init__(self, session: Session, work: Work, pictures: Work) -> None:
+        self.session, self.steps, self.viewer, self._of = session, [], None, None
         self.sizes: picture | None = None
         self.slider = fields.labelled(widgets.IntSlider, "Step", fields.WIDE, min=0, max=0, disabled=True)
         self.drawing, self.text, self.choice, self.said = fields.drawn(), fields.shown(), fields.shown(), fields.drawn()
-        self.progress = fields.Progress("Asking again", lambda: work.stop((self, "steps")))
+        self.progress = fields.Running("Asking again", work, (self, "steps"))
+        self.comparing = fields.Running("Comparing", pictures, (self, "choice"))
+        self.running = (self.progress, self.comparing)
         self.slider.observe(lambda change: self._at(change.new), "value")
         self.look = fields.labelled(widgets.Checkbox, "Show the e-graph", value=False)
         self.graph = fields.column()
         self.look.observe(lambda _: self._show_graph(), "value")
-        self.root = fields.column(self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text, self.look, self.graph)
+        self.root = fields.column(self.comparing.box, self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text, self.look, self.graph)
 
     def show(self) -> None:
         """Ask the questions again, once for each verdict."""
@@ -152,15 +179,17 @@ class DiscoveryTab:
         if verdict is self._of:
             return
         self._of, self.steps = verdict, []
-        self.choice.value = choice_html(verdict, self.session.raw) if verdict else ""
-        self.drawing.value = self.text.value = self.said.value = ""
+        self.choice.value = self.drawing.value = self.text.value = self.said.value = ""
         self.slider.disabled = True
         if verdict:
-            self.progress.begin()
-            self.work.start((self, "steps"), lambda told: steps(verdict.discoveries, told), self._found, self._failed, self.progress.told)
+            raw = self.session.raw
+            self.comparing.start(lambda told: choice_html(verdict, raw), self._compared, self._failed)
+            self.progress.start(lambda told: steps(verdict.discoveries, told), self._found, self._failed)
+
+    def _compared(self, found: Fragment) -> None:
+        self.choice.value = found
 
     def _found(self, found: list[Step]) -> None:
-        self.progress.end()
         self.steps, self.sizes = found, sizes_picture(found) if found else None
         if not found:
             self.said.value = "The e-graph was not asked: nothing in this operator moves."
@@ -170,7 +199,6 @@ class DiscoveryTab:
         self._at(self.slider.value)
 
     def _failed(self, sentence: str) -> None:
-        self.progress.end()
         self.said.value = fields.complaint(sentence)
 
     def _at(self, place: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
@@ -91,31 +91,46 @@ def schedules(kernel: Kernel, lengths: Mapping[str, int]) -> list[tuple[Schedule
     return sorted(found, key=lambda row: row[1])[:MOST_SCHEDULES]
 
 
+def launches_html(kernel: CudaKernel, lengths: Mapping[str, int], params: Mapping[str, float]) -> Fragment:
+    """The schedule of a kernel for GPUs, which its own plan chooses by the lengths; nothing where numba-cuda is missing."""
+    if find_spec("numba_cuda") is None:
+        return Fragment()
+    types = {"bfloat16": np.uint16}
+    arrays = [np.empty([lengths[axis] for axis in own], types.get(kernel.dtype, kernel.dtype) if kernel.signature.arrays[name] in ("f4", "f8") else
+                       {"i8": np.int64, "b1": np.bool_}[kernel.signature.arrays[name]]) for name, own in kernel.program.inputs.items()]
+    launches, *_ = kernel.file.plan([*arrays, *(params[name] for name in kernel.program.params)])
+    rows = [(number, ", ".join(map(str, chosen)), f"{blocks:,}", threads) for number, (chosen, blocks, threads) in enumerate(launches, 1)]
+    return titled(f"Schedule at {_at(lengths)}, chosen by the kernel's plan", table(("launch", "variant", "blocks", "threads per block"), rows))
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of the kernel and of NumPy with the operator as written, and how far their results are apart."""
+    """Seconds of the kernel, of NumPy with the operator as written, and of a sum over the same arrays; how far results are apart."""
 
     compiling: float
     kernel: float
     numpy: float
+    reading: float
     apart: float
 
 
 def compared(fused: ra.Fused, kernel: Kernel, lengths: Mapping[str, int], params: Mapping[str, float], dtype: str, told: Told) -> Comparison:
     """Run both on random arrays of these lengths; the least of three runs each."""
     arrays = arrays_for(fused.operator, lengths, 1, dtype) | dict(params)
-    told(0, 4)
+    told(0, 5)
     start = time.perf_counter()
     found = kernel(**arrays)
     compiling = time.perf_counter() - start
-    told(2, 4)
+    told(2, 5)
     taken = _fastest(lambda: kernel(**arrays))
-    told(3, 4)
+    told(3, 5)
+    reading = _fastest(lambda: [array.sum() for array in arrays.values() if isinstance(array, np.ndarray)])
+    told(4, 5)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         written = fused(**arrays, backend="reference")
     numpy = time.perf_counter() - start
-    return Comparison(compiling, taken, numpy, _apart(found, written))
+    return Comparison(compiling, taken, numpy, reading, _apart(found, written))
 
 
 def audit_html(kernel: CudaKernel, told: Told) -> Fragment:
@@ -148,10 +163,35 @@ def _listed(result: object) -> list[np.ndarray]:
 
 def comparison_html(found: Comparison, lengths: Mapping[str, int]) -> Fragment:
     """The figures of a comparison."""
-    at = ", ".join(f"{axis} = {length}" for axis, length in lengths.items())
     rows = [("kernel", f"{1e3 * found.kernel:.3g} ms"), ("NumPy, as written", f"{1e3 * found.numpy:.3g} ms"),
+            ("NumPy, a plain sum over the same arrays", f"{1e3 * found.reading:.3g} ms"),
             ("first call, compiling included", f"{found.compiling:.3g} s"), ("largest relative difference", short(found.apart))]
-    return titled(f"Run on this machine at {at}", table(("", ""), rows))
+    return titled(f"Run on this machine at {_at(lengths)}", table(("", ""), rows))
+
+
+def _at(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis} = {length}" for axis, length in lengths.items())
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel, and what is shown of it: its schedules with seconds, what it launches, its source and a picture of traffic."""
+
+    kernel: Kernel | CudaKernel
+    schedules: tuple[tuple[Schedule, float], ...]
+    launches: Fragment
+    source: Fragment
+    traffic: Fragment
+
+
+def prepared(verdict: ra.Verdict, lengths: Mapping[str, int], params: Mapping[str, float], how: Mapping[str, object]) -> Prepared:
+    """The kernel of a form for a target, dtype, and schedule or architecture.  Raises OperatorError or LoweringError where there is none."""
+    kernel = verdict.fused.kernel(**how)
+    lines = marked_lines(kernel.source)
+    source = titled(f"Source: {kernel.source.count(chr(10))} lines; those that rebase or guard have a bar", highlighted(kernel.source, lines))
+    moved = traffic_picture(traffic(verdict, lengths, WIDTHS[how["dtype"]]))
+    on_gpu = isinstance(kernel, CudaKernel)
+    return Prepared(kernel, () if on_gpu else tuple(schedules(kernel, lengths)), launches_html(kernel, lengths, params) if on_gpu else Fragment(), source, moved)
 
 
 class KernelTab:
@@ -160,7 +200,7 @@ class KernelTab:
     title = "Kernel"
 
     def __init__(self, session: Session, work: Work, pictures: Work) -> None:
-        self.session, self.work, self.pictures, self.kernel, self._of, self._quiet = session, work, pictures, None, None, False
+        self.session, self.kernel, self._of, self._quiet = session, None, None, False
         self.target = fields.labelled(widgets.Dropdown, "Target", options=list(DTYPES))
         self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
         self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
@@ -170,14 +210,17 @@ class KernelTab:
         self.audit = fields.button("Audit without a GPU", self.look, "Compile, execute on the CPU, count bytes and conflicts")
         self.path = fields.labelled(widgets.Text, "File", fields.WIDE)
         self.write = fields.button("Write the file", self.export, "Certify the form and write the kernel as a file of its own")
-        self.progress = fields.Progress("Working", lambda: work.stop((self, "job")))
-        self.said, self.figures, self.link = fields.drawn(), fields.drawn(), fields.drawn()
+        self.progress = fields.Running("Working", work, (self, "job"), patience=0)
+        self.printing = fields.Running("Printing", pictures, (self, "kernel"))
+        self.running = (self.progress, self.printing)
+        self.said, self.figures, self.link, self.launches = fields.drawn(), fields.drawn(), fields.drawn(), fields.drawn()
         self.drawing, self.source = fields.drawn(), fields.drawn()
         self.target.observe(lambda change: self._aimed(change.new), "value")
         for control in (self.dtype, self.architecture, self.length, self.schedule):
             control.observe(lambda _: self._anew(), "value")
-        self.live = fields.column(fields.row(self.target, self.dtype, self.length), self.schedule, self.architecture, fields.row(self.run, self.audit), self.progress.box, self.figures,
-                                  fields.row(self.path, self.write), self.link, self.drawing, self.source)
+        self.live = fields.column(fields.row(self.target, self.dtype), fields.row(self.length, self.architecture), self.schedule,
+                                  fields.row(self.path, self.write), fields.row(self.run, self.audit), self.progress.box, self.link, self.figures,
+                                  self.printing.box, self.launches, self.drawing, self.source)
         self.root = fields.column(self.said, self.live)
 
     def show(self) -> None:
@@ -205,79 +248,64 @@ class KernelTab:
         self._quiet = False
         self._anew()
 
-    def made(self) -> Kernel | CudaKernel:
-        """The kernel that was asked for.  Raises OperatorError where there is none."""
-        fused, dtype = self.session.verdict.fused, self.dtype.value
-        if self.target.value == "cuda":
-            return fused.kernel("cuda", dtype=dtype, arch=self.architecture.value)
-        return fused.kernel("cpu", dtype=dtype, schedule=self.schedule.value or None)
+    def how(self) -> dict[str, object]:
+        """What the controls ask a kernel to be."""
+        chosen = {"target": self.target.value, "dtype": self.dtype.value}
+        return chosen | ({"arch": self.architecture.value} if self.target.value == "cuda" else {"schedule": self.schedule.value or None})
 
     def _anew(self) -> None:
-        if self._quiet or not self.session.axis:
-            return
-        verdict = self.session.verdict
-        try:
-            self.kernel = self.made()
-        except ra.RedfuserError as error:
-            self.kernel, self.said.value, self.source.value = None, fields.complaint(str(error)), ""
-            return
-        self.said.value = ""
+        if not self._quiet and self.session.axis:
+            verdict, lengths, params, how = self.session.verdict, self.lengths(), dict(self.session.params), self.how()
+            self.printing.start(lambda told: prepared(verdict, lengths, params, how), self._printed, self._missing)
+
+    def _printed(self, found: Prepared) -> None:
+        self.kernel, self.said.value, self.launches.value = found.kernel, "", found.launches
+        self.drawing.value, self.source.value = found.traffic, found.source
         if self.target.value == "cpu":
-            self._offer()
-        lines = marked_lines(self.kernel.source)
-        self.source.value = titled(f"Source: {self.kernel.source.count(chr(10))} lines; those that rebase or guard have a bar",
-                                   highlighted(self.kernel.source, lines))
-        moved = traffic(verdict, self.lengths(), WIDTHS[self.dtype.value])
-        self.pictures.start((self, "traffic"), lambda told: traffic_picture(moved), self._drawn,
-                            lambda sentence: self._drawn(fields.complaint(sentence)))
+            self._offer(found.schedules)
 
-    def _drawn(self, found: str) -> None:
-        self.drawing.value = found
+    def _missing(self, sentence: str) -> None:
+        self.kernel, self.said.value = None, fields.complaint(sentence)
+        self.launches.value = self.drawing.value = self.source.value = ""
 
-    def _offer(self) -> None:
+    def _offer(self, found: Sequence[tuple[Schedule, float]]) -> None:
         """The schedules there are at these lengths, with what the cost model expects."""
-        found = [(f"{schedule}: {1e3 * seconds:.3g} ms expected", schedule) for schedule, seconds in schedules(self.kernel, self.lengths())]
+        offered = [(f"{schedule}: {1e3 * seconds:.3g} ms expected", schedule) for schedule, seconds in found]
         value, self._quiet = self.schedule.value, True
-        self.schedule.options = [CHOSEN, *found]
-        self.schedule.value = value if value in [each for _, each in found] else CHOSEN[1]
+        self.schedule.options = [CHOSEN, *offered]
+        self.schedule.value = value if value in [each for _, each in offered] else CHOSEN[1]
         self._quiet = False
+        if self.schedule.value != value:
+            self._anew()
 
     def compare(self) -> None:
         """Run in the background."""
-        if self.kernel is None:
-            return
-        fused, kernel, lengths, dtype = self.session.verdict.fused, self.kernel, self.lengths(), self.dtype.value
-        params = dict(self.session.params)
-        self._start(lambda told: comparison_html(compared(fused, kernel, lengths, params, dtype, told), lengths), self.figures)
+        fused, lengths, how, params = self.session.verdict.fused, self.lengths(), self.how(), dict(self.session.params)
+        self._start(lambda told: comparison_html(compared(fused, fused.kernel(**how), lengths, params, how["dtype"], told), lengths), self.figures)
 
     def look(self) -> None:
         """Audit in the background."""
-        kernel = self.kernel
-        if kernel is not None:
-            self._start(lambda told: audit_html(kernel, told), self.figures)
+        fused, how = self.session.verdict.fused, self.how()
+        self._start(lambda told: audit_html(fused.kernel(**how), told), self.figures)
 
     def export(self) -> None:
         """Write the file in the background: its header names the certificate, which is made first."""
-        fused, path, target = self.session.verdict.fused, Path(self.path.value), self.target.value
-        dtype, schedule = self.dtype.value, self.schedule.value or None
+        fused, path, how = self.session.verdict.fused, self.path.value.strip(), self.how()
+        how.pop("arch", None)
 
         def written(told: Told) -> Fragment:
+            if not path:
+                raise ra.OperatorError("writing the kernel", "no file is named", f"write a name such as {fused.operator.name}.py into the field File")
             certificate = fused.certify(progress=told)
-            return download(fused.export(path, target=target, dtype=dtype, schedule=schedule, certificate=certificate))
+            return download(fused.export(Path(path), certificate=certificate, **how))
 
         self._start(written, self.link)
 
-    def _start(self, run, place: widgets.HTML) -> None:
-        def done(found: Fragment) -> None:
-            self.progress.end()
+    def _start(self, run: Callable[[Told], Fragment], place: widgets.HTML) -> None:
+        def show(found: str) -> None:
             place.value = found
 
-        def failed(sentence: str) -> None:
-            self.progress.end()
-            place.value = fields.complaint(sentence)
-
-        self.progress.begin()
-        self.work.start((self, "job"), run, done, failed, self.progress.told)
+        self.progress.start(run, show, lambda sentence: show(fields.complaint(sentence)))
 
 
 def download(path: Path) -> Fragment:

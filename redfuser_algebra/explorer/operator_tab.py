@@ -17,6 +17,9 @@ from redfuser_algebra.language.html import displayed, folded, joined, preformatt
 from redfuser_algebra.language.latex import operator_latex
 
 EXAMPLE = "sum(exp(x - max(x, l)), l)"
+PLACEHOLDER = f"{EXAMPLE}\n\nor lines, as in NumPy:\nm = mean(x, l)\nmean((x - m)**2, l)"
+CHOSEN, TYPED, LABEL = "21em", "28em", {"description_width": "7em"}
+"""Widths of what is chosen from and what is typed, which stand side by side, and of their labels."""
 
 
 def matches(words: str) -> list[str]:
@@ -64,22 +67,25 @@ class OperatorTab:
 
     def __init__(self, session: Session, decide: Callable[[ra.Operator], None]) -> None:
         self.session, self.decide, self._quiet = session, decide, False
-        self.search = fields.labelled(widgets.Text, "Search", fields.WIDE, placeholder="softmax, physics, Welford …")
-        self.names = fields.labelled(widgets.Select, "Catalogue", fields.WIDE, options=list(ra.operators), value=None, rows=8)
-        self.formula = fields.labelled(widgets.Textarea, "Or a formula", fields.WIDE, placeholder=EXAMPLE, rows=4)
+        self.search = fields.labelled(widgets.Text, "Search", CHOSEN, placeholder="softmax, physics, Welford …")
+        self.names = fields.labelled(widgets.Select, "Catalogue", CHOSEN, options=list(ra.operators), value=None, rows=8)
+        self.formula = fields.labelled(widgets.Textarea, "Or a formula", TYPED, placeholder=PLACEHOLDER, rows=7)
         self.mistake = fields.drawn()
         self.use = fields.button("Use the formula", self.use_formula, "Read the formula and decide about it")
         self.about = fields.shown()
-        self.lengths, self.params = widgets.HBox(), widgets.HBox()
-        for box in (self.lengths, self.params):
-            box.layout.flex_flow = "row wrap"
+        self.lengths, self.params = fields.row(), fields.row()
+        for control in (self.search, self.names, self.formula):
+            control.style = LABEL
+        self.running = ()
         self.seed = fields.labelled(widgets.BoundedIntText, "Seed of the data", "16em", min=0, max=2**31 - 1, value=0)
         self.search.observe(lambda change: self._found(change.new), "value")
         self.names.observe(lambda change: self._chosen(change.new), "value")
         self.formula.observe(lambda change: self._typed(change.new), "value")
         self.seed.observe(lambda change: self._seeded(change.new), "value")
-        self.root = fields.column(self.search, self.names, self.formula, fields.row(self.use), self.mistake, self.about,
-                                  self.lengths, self.params, self.seed)
+        chosen, typed = widgets.VBox([self.search, self.names]), widgets.VBox([self.formula, self.use])
+        self.use.layout.margin = "2px 2px 2px 7em"
+        self.root = fields.column(fields.row(chosen, typed), self.mistake, self.about, self.lengths, self.params, self.seed)
+        self.root.children[0].layout.align_items = "flex-start"
 
     def _found(self, words: str) -> None:
         self._quiet = True

@@ -25,9 +25,12 @@ _lock = threading.Lock()
 
 
 class picture:
-    """`with picture("what it shows", width, height) as drawing:` draw on `drawing.axes`; then `drawing.svg`."""
+    """`with picture("what it shows", width, height) as drawing:` draw on `drawing.axes`; then `drawing.svg`.
 
-    def __init__(self, title: str, width: float, height: float, columns: int = 1) -> None:
+    `columns` are the relative widths of axes side by side, which are `drawing.all_axes`.
+    """
+
+    def __init__(self, title: str, width: float, height: float, columns: Sequence[float] = (1,)) -> None:
         self.title, self.width, self.height, self.columns = title, width, height, columns
         self.svg = Fragment()
         self._marked: list[tuple[Axes, float]] = []
@@ -37,7 +40,7 @@ class picture:
         self._settings = rc_context(_SETTINGS)
         self._settings.__enter__()
         self.figure = Figure(figsize=(self.width, self.height), layout="constrained")
-        self.all_axes: Sequence[Axes] = self.figure.subplots(1, self.columns, squeeze=False)[0]
+        self.all_axes: Sequence[Axes] = self.figure.subplots(1, len(self.columns), squeeze=False, width_ratios=self.columns)[0]
         self.axes = self.all_axes[0]
         return self
 

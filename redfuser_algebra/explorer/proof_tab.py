@@ -17,7 +17,7 @@ from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import KEPT, MOVED, counted, picture
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
-from redfuser_algebra.language.html import Fragment, element, formula, joined, table, titled
+from redfuser_algebra.language.html import Fragment, element, folded, formula, table, titled
 from redfuser_algebra.prove.certificate import Certificate, Stopped
 from redfuser_algebra.prove.evidence import PROVED, REFUTED, TESTED, Evidence
 from redfuser_algebra.prove.obligations import obligations
@@ -50,9 +50,9 @@ class Board:
         for id, (statement, latex) in self.statements.items():
             found = self.evidence[id]
             by = [", ".join(_mark(e.checker, v) for e in found if e.verdict == v) for v in (PROVED, TESTED, REFUTED)]
-            rows.append((element("span", id, title=statement), formula(latex), Fragment(by[0]), Fragment(", ".join(filter(None, by[1:])))))
+            rows.append((element("span", id, title=statement), Fragment(by[0]), Fragment(", ".join(filter(None, by[1:]))), formula(latex)))
         counts = f"{self.count(PROVED)} proved, {self.count(TESTED)} tested, {self.count(REFUTED)} refuted, of {len(self.statements)} obligations"
-        return titled(counts, table(("obligation", "statement", "proved by", "tested by"), rows))
+        return titled(counts, table(("obligation", "proved", "tested", "statement"), rows))
 
 
 def _mark(checker: str, verdict: str) -> Fragment:
@@ -76,7 +76,7 @@ def orders(determinants: dict[int, str]) -> tuple[list[int], list[float]]:
 
 def witness_picture(witness: Witness) -> Fragment:
     """Determinants that never vanish, next to two elements whose order or ratio changes (or the places of jumps)."""
-    with picture(f"Witness of order {witness.order}: determinants that are not 0", 8.2, 2.5, 2) as drawing:
+    with picture(f"Witness of order {witness.order}: determinants that are not 0", 8.2, 2.5, (1, 1)) as drawing:
         left, right = drawing.all_axes
         _draw_numbers(left, witness)
         right.plot(*orders(witness.determinants), "o-", color=KEPT, linewidth=1, markersize=4, label="Jacobian")
@@ -116,9 +116,9 @@ def _number(written: str) -> float:
     return float(Fraction(first)) if "/" in first else float(first)
 
 
-def law_html(name: str) -> Fragment:
-    """What a law states, where it holds, an example."""
-    return titled(name, table(("", ""), explained(ra.LAWS[name])))
+def laws_html(names: Sequence[str]) -> Fragment:
+    """Laws by name; each opens to what it states, where it holds, and an example."""
+    return titled("Laws that the form rests on (open one to read it)", *(folded(name, table(("", ""), explained(ra.LAWS[name]))) for name in names))
 
 
 class ProofTab:
@@ -126,82 +126,80 @@ class ProofTab:
 
     title = "Proof"
 
-    def __init__(self, session: Session, work: Work) -> None:
-        self.session, self.work, self.board, self.certificate, self._of = session, work, None, None, None
+    def __init__(self, session: Session, work: Work, pictures: Work) -> None:
+        self.session, self.board, self.certificate, self._of = session, None, None, None
         self.examples = fields.labelled(widgets.BoundedIntText, "Examples", min=1, max=100_000, value=40)
         self.seed = fields.labelled(widgets.BoundedIntText, "Seed", min=0, max=2**31 - 1, value=0)
         self.run = fields.button("Prove", self.prove, "Look at every obligation, and collect the evidence")
         self.again = fields.button("Compute again", self.recheck, "Compute the witness again from its numbers")
-        self.progress = fields.Progress("Proving", lambda: work.stop((self, "prove")))
-        self.laws = fields.labelled(widgets.Dropdown, "A law in full", fields.WIDE, options=[])
-        self.said, self.text, self.law, self.drawing = fields.drawn(), fields.shown(), fields.shown(), fields.drawn()
-        self.laws.observe(lambda change: self._law(change.new), "value")
+        self.progress = fields.Running("Proving", work, (self, "prove"), patience=0)
+        self.checking = fields.Running("Computing", work, (self, "recheck"), patience=0)
+        self.preparing = fields.Running("Preparing", pictures, (self, "prepare"))
+        self.running = (self.progress, self.checking, self.preparing)
+        self.said, self.text, self.laws, self.drawing = fields.drawn(), fields.shown(), fields.drawn(), fields.drawn()
         self.proving = fields.row(self.examples, self.seed, self.run)
-        self.root = fields.column(self.proving, self.again, self.progress.box, self.said, self.drawing, self.text, self.laws, self.law)
+        self.root = fields.column(self.proving, self.again, *(each.box for each in self.running), self.said, self.drawing, self.text, self.laws)
 
     def show(self) -> None:
         """Begin again for a new verdict."""
         verdict = self.session.verdict
         if verdict is self._of and verdict:
             return
-        self.work.stop((self, "prove"))
         self._of, self.certificate, self.board = verdict, None, None
         fused, refusal = (verdict.fused, verdict.refusal) if verdict else (None, None)
         self.proving.layout.display = "" if fused else "none"
         self.again.layout.display = "" if refusal and refusal.witness else "none"
         self.said.value = "" if verdict else "Nothing has been decided yet."
-        self.drawing.value = witness_picture(refusal.witness) if refusal and refusal.witness else ""
-        self.board = Board(fused) if fused else None
-        self.text.value = self.board.html() if fused else refusal_html(refusal) if refusal else ""
-        self._offer(())
+        self.drawing.value = self.text.value = self.laws.value = ""
+        self.run.disabled = False
+        if fused:
+            self.preparing.start(lambda told: Board(fused), self._prepared, self._failed)
+        elif refusal:
+            self.preparing.start(lambda told: (refusal_html(refusal), witness_picture(refusal.witness) if refusal.witness else ""), self._refused, self._failed)
+
+    def _prepared(self, board: Board) -> None:
+        if self.board is None:
+            self.board, self.text.value, self.laws.value = board, board.html(), laws_html(self._of.fused.form.laws)
+
+    def _refused(self, found: tuple[str, str]) -> None:
+        self.text.value, self.drawing.value = found
 
     def prove(self) -> None:
         """Certify the form in the background."""
-        fused, board = self.session.verdict.fused, Board(self.session.verdict.fused)
-        self.board, self.said.value, self.run.disabled = board, "", True
-        self.progress.begin()
-        self.work.start((self, "prove"), lambda told: self._certified(fused, board, told), self._done, self._failed, self.progress.told)
+        fused, examples, seed = self.session.verdict.fused, self.examples.value, self.seed.value
+        self.said.value, self.run.disabled = "", True
+        self.progress.start(lambda told: self._certified(fused, examples, seed, told), self._done, self._failed)
 
-    def _certified(self, fused: ra.Fused, board: Board, told: Told) -> tuple[Certificate, bool]:
+    def _certified(self, fused: ra.Fused, examples: int, seed: int, told: Told) -> tuple[Certificate, bool]:
+        self.board = board = Board(fused)
+        self.text.value = board.html()
+
         def heard(id: str, evidence: Evidence) -> None:
             board.heard(id, evidence)
             if board is self.board:
                 self.text.value = board.html()
 
         try:
-            return fused.certify(examples=self.examples.value, seed=self.seed.value, progress=told, heard=heard), False
+            return fused.certify(examples=examples, seed=seed, progress=told, heard=heard), False
         except Stopped as stopped:
             return stopped.certificate, True
 
     def _done(self, found: tuple[Certificate, bool]) -> None:
         self.certificate, stopped = found
-        self._idle()
+        self.run.disabled = False
         how = "Stopped; what was found until then is kept." if stopped else "Done."
         self.said.value = fields.note(f"{how} {self.certificate}")
         self.text.value = self.certificate._repr_html_()
-        self._offer(self.certificate.laws)
+        self.laws.value = laws_html(self.certificate.laws)
 
     def _failed(self, sentence: str) -> None:
-        self._idle()
-        self.said.value = fields.complaint(sentence)
-
-    def _idle(self) -> None:
-        self.progress.end()
-        self.run.disabled = False
+        self.run.disabled, self.said.value = False, fields.complaint(sentence)
 
     def recheck(self) -> None:
         """Compute the witness again in the background."""
         witness = self.session.verdict.refusal.witness
         self.said.value = "Computing the witness again …"
-        self.work.start((self, "recheck"), lambda told: witness.recheck(), self._rechecked, self._failed)
+        self.checking.start(lambda told: witness.recheck(), self._rechecked, self._failed)
 
     def _rechecked(self, holds: bool) -> None:
         self.said.value = "Computed again: the numbers prove it." if holds else fields.complaint("Computed again, the numbers do not prove it.")
-
-    def _offer(self, laws: Sequence[str]) -> None:
-        self.laws.options = list(laws)
-        self.laws.layout.display = "" if laws else "none"
-        self._law(self.laws.value)
-
-    def _law(self, name: str | None) -> None:
-        self.law.value = law_html(name) if name else ""

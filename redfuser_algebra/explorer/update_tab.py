@@ -5,6 +5,7 @@ under an offset for which raw sums lose what centred ones keep.
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,7 +17,7 @@ from redfuser_algebra.discover.show import form_latex
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import MOVED, counted, picture, short
 from redfuser_algebra.explorer.session import Session
-from redfuser_algebra.explorer.work import Work
+from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, displayed, element, formula, joined, table, titled
 from redfuser_algebra.language.latex import name_latex
 from redfuser_algebra.lower.kinds import natural_kinds
@@ -27,7 +28,11 @@ from redfuser_algebra.run.state import State, lift, merge, merge_seen, pivots_of
 ONE, TILE, REST = "one element", "a tile of 4", "all the others"
 FEEDS = (ONE, TILE, REST)
 OFFSETS = (0.0, 1e2, 1e4, 1e6, 1e8)
+READ = element("span", "a is what has been seen, b is what it is merged with. Before they are merged both are moved to the pivots of both: ",
+               element("span", "what that changes", style=f"color:{MOVED};font-weight:bold"), " is in colour. Of other axes the first row is shown.")
 MOST_LINES = 6
+NOTHING = 1e-12
+"""What roundings leave of a number of size 1 that should be 0."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +80,17 @@ class Rule:
         for before, element_ in zip(self.prefixes, self.elements[1:], strict=False):
             _, (moved, _) = merge_seen(self.form, before, element_)
             for name in moving:
-                with np.errstate(all="ignore"):
-                    found[name].append(float(np.divide(_first(moved[name].value), _first(before.components[name].value))))
+                found[name].append(_ratio(_first(moved[name].value), _first(before.components[name].value)))
         return found
 
 
 def _numbers(state: State) -> dict[str, float]:
     return {name: _first(held.value) for name, held in state.components.items()}
+
+
+def _ratio(after: float, before: float) -> float:
+    """By what a number was multiplied; NaN where it was 0, or what roundings leave of 0."""
+    return after / before if abs(before) > NOTHING * max(1.0, abs(after)) else math.nan
 
 
 def _first(value: np.ndarray) -> float:
@@ -98,15 +107,15 @@ def merged_html(merged: Merged) -> Fragment:
 
     rows = [[formula(name_latex(name)), *cells(name, 0), *cells(name, 1), short(merged.together[name])] for name in merged.together]
     pivots = [[formula(name_latex(name)), *(short(each[name]) for each in merged.pivots)] for name in merged.pivots[2]]
-    head = ("component", "a", "a at the pivots of both", "b", "b at the pivots of both", "together")
-    return joined(titled("Pivots", table(("pivot", "of a", "of b", "of both"), pivots)) if pivots else "", titled("State", table(head, rows)))
+    head = ("component", "a", "a moved", "b", "b moved", "together")
+    return joined(titled("Pivots", table(("pivot", "of a", "of b", "of both"), pivots)) if pivots else "", titled("State", table(head, rows)), fields.note(READ))
 
 
 def history_picture(rule: Rule) -> picture:
     """The components, and the factors they are moved by, as elements come in; the marker is at the first element."""
     with np.errstate(all="ignore"):
         history, factors = rule.history(), rule.factors()
-    with picture(f"State and rescale factors over {rule.length} elements", 8.2, 2.4, 2) as drawing:
+    with picture(f"State and rescale factors over {rule.length} elements", 8.2, 2.4, (1, 1)) as drawing:
         state, moved = drawing.all_axes
         for name, values in list(history.items())[:MOST_LINES]:
             state.plot(range(1, rule.length + 1), values, "-", linewidth=1, marker=".", markersize=4, label=name)
@@ -114,7 +123,7 @@ def history_picture(rule: Rule) -> picture:
             moved.plot(range(2, rule.length + 1), values, "-", linewidth=1, marker=".", markersize=4, label=name)
         if not factors:
             moved.text(0.5, 0.5, "no component has a pivot", ha="center", transform=moved.transAxes)
-        for axes, label in ((state, "state"), (moved, "moved ÷ before")):
+        for axes, label in ((state, "state"), (moved, "rescale factors: moved ÷ before")):
             drawing.marker(axes, 1)
             counted(axes)
             axes.set_xlabel("elements seen")
@@ -148,15 +157,27 @@ def _leading(result: object) -> float:
     return _first(np.asarray(result))
 
 
+def computed(forms: dict[str, ra.Fused], kind: str, arrays: dict[str, np.ndarray | float], told: Told) -> tuple[Rule, str, str, picture]:
+    """The rule of a form at work on arrays, its LaTeX, results under all forms, and the picture.  Raises OperatorError."""
+    fused = forms[kind]
+    told(0, 3)
+    with np.errstate(all="ignore"):
+        rule = Rule(fused, arrays)
+    told(1, 3)
+    results = results_html(fused.operator, forms, arrays)
+    told(2, 3)
+    return rule, displayed(form_latex(fused.form)), results, history_picture(rule)
+
+
 class UpdateTab:
     """The view."""
 
     title = "Update rule"
 
     def __init__(self, session: Session, pictures: Work) -> None:
-        self.session, self.pictures, self.rule = session, pictures, None
+        self.session, self.rule = session, None
         self.history: picture | None = None
-        self.kind = fields.labelled(widgets.ToggleButtons, "Form", fields.WIDE, options=["centred", "raw"])
+        self.kind = fields.labelled(widgets.Dropdown, "Form", options=["centred", "raw"])
         self.feed = fields.labelled(widgets.Dropdown, "Merge with", options=FEEDS)
         self.seen = fields.labelled(widgets.IntSlider, "Elements seen", fields.WIDE, min=1, max=1)
         self.offset = fields.labelled(widgets.SelectionSlider, "Offset of the data", fields.WIDE, options=[(short(o), o) for o in OFFSETS])
@@ -165,8 +186,10 @@ class UpdateTab:
             control.observe(lambda _: self._anew(), "value")
         for control in (self.feed, self.seen):
             control.observe(lambda _: self._merged(), "value")
+        self.progress = fields.Running("Computing", pictures, (self, "rule"))
+        self.running = (self.progress,)
         self.live = fields.column(self.kind, self.latex, self.seen, self.feed, self.text, self.drawing, self.offset, self.results)
-        self.root = fields.column(self.said, self.live)
+        self.root = fields.column(self.progress.box, self.said, self.live)
 
     def forms(self) -> dict[str, ra.Fused]:
         """The forms there are, by name."""
@@ -185,27 +208,18 @@ class UpdateTab:
         return shifted(fused.operator, self.session.arrays(), fused.form.axis, self.offset.value)
 
     def _anew(self) -> None:
-        if not self.forms():
-            return
-        try:
-            fused, arrays = self.forms()[self.kind.value], self._arrays()
-            with np.errstate(all="ignore"):
-                self.rule = rule = Rule(fused, arrays)
-            self.latex.value = displayed(form_latex(fused.form))
-            self.results.value = results_html(fused.operator, self.forms(), arrays)
-            self.said.value = ""
-        except ra.RedfuserError as error:
-            self.rule, self.said.value = None, fields.complaint(str(error))
-            return
-        self.seen.max, self.history = max(1, rule.length - 1), None
-        self._merged()
-        self.pictures.start((self, "history"), lambda told: history_picture(rule), self._drawn, self._failed)
+        """Compute the states of all prefixes, then draw them; the controls stay free."""
+        if self.forms():
+            forms, kind, arrays = self.forms(), self.kind.value, self._arrays
+            self.progress.start(lambda told: computed(forms, kind, arrays(), told), self._shown, self._failed)
 
-    def _drawn(self, history: picture) -> None:
-        self.history = history
+    def _shown(self, found: tuple[Rule, str, str, picture]) -> None:
+        self.rule, self.latex.value, self.results.value, self.history = found
+        self.said.value, self.seen.max = "", max(1, self.rule.length - 1)
         self._merged()
 
     def _failed(self, sentence: str) -> None:
+        self.rule, self.text.value, self.drawing.value = None, "", ""
         self.said.value = fields.complaint(sentence)
 
     def _merged(self) -> None:
@@ -214,5 +228,4 @@ class UpdateTab:
             return
         with np.errstate(all="ignore"):
             self.text.value = merged_html(self.rule.merged(self.seen.value, self.feed.value))
-            if self.history:
-                self.drawing.value = self.history.at(self.seen.value)
+        self.drawing.value = self.history.at(self.seen.value)

@@ -65,14 +65,12 @@ class Work:
             if name in self._current:
                 self._current[name].stop.set()
 
-    def drop(self, owner: object) -> None:
-        """Stop and forget all jobs whose name is (owner, …)."""
+    def forget(self, name: object) -> None:
+        """Stop the job of a name, and tell nobody what it found."""
         with self._lock:
-            for name, job in self._current.items():
-                if isinstance(name, tuple) and name[0] is owner:
-                    job.replaced = True
-                    job.stop.set()
-            self._current = {name: job for name, job in self._current.items() if not job.replaced}
+            if name in self._current:
+                self._current[name].replaced = True
+                self._current.pop(name).stop.set()
 
     def wait(self) -> None:
         """Return when all jobs are done."""

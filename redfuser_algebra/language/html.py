@@ -51,15 +51,22 @@ def listed(lines: Iterable[object]) -> Fragment:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Fragment:
-    """A table with its cells to the left, and room between them."""
+    """A table with its cells to the left, and room between them; one that is too wide can be scrolled."""
     left = "text-align:left;padding:.1em 1em .1em 0"
     body = [element("tr", *(element("td", cell, style=left) for cell in row)) for row in rows]
-    return element("table", element("thead", element("tr", *(element("th", cell, style=left) for cell in head))),
-                   element("tbody", *body), style="line-height:1.4")
+    heads = [element("tr", *(element("th", cell, style=left) for cell in head))] if any(head) else []
+    return scrolled(element("table", element("thead", *heads), element("tbody", *body), style="line-height:1.4;margin:.2em 0"))
 
 
-_AS_WRITTEN = "white-space:pre;word-break:normal;width:0;min-width:100%"
-"""JupyterLab would break lines, and words in them; and long lines must not make what holds them wider."""
+_WITHIN = "width:0;min-width:100%"
+"""What is long must not make what holds it wider."""
+_AS_WRITTEN = f"white-space:pre;word-break:normal;{_WITHIN}"
+"""JupyterLab would break lines, and words in them."""
+
+
+def scrolled(*content: object) -> Fragment:
+    """Content that scrolls sideways where it is too wide."""
+    return element("div", *content, style=f"overflow-x:auto;{_WITHIN}")
 
 
 def preformatted(text: object) -> Fragment:
@@ -79,8 +86,8 @@ def formula(latex: str) -> Fragment:
 
 
 def displayed(latex: str) -> Fragment:
-    """LaTeX on lines of its own."""
-    return element("div", Fragment(f"$${html.escape(latex, quote=False)}$$"))
+    """LaTeX on lines of its own, which can be scrolled where they are too long."""
+    return scrolled(Fragment(f"$${html.escape(latex, quote=False)}$$"))
 
 
 _COLOURS = {"k": ("keyword", "#008000"), "s": ("string", "#a31515"), "c": ("comment", "#607060"), "m": ("number", "#006060"),
