@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.html import Fragment, element, formula, joined, listed, paragraphs, table, titled
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED, TESTED, Evidence, Row
 
 if TYPE_CHECKING:
@@ -161,20 +162,15 @@ def _list(heading: str, lines: object) -> str:
     return f"## {heading}\n\n" + "\n".join(written) if written else ""
 
 
-def html(c: Certificate) -> str:
-    """The certificate as an HTML table with mathematics between dollar signs."""
-    said = escaping.escape
-    rows = "".join(
-        f"<tr><td>{said(row.id)}</td><td title='{said(row.statement, quote=True)}'>${said(row.latex)}$</td>"
-        f"<td>{said(proved_by(c, row))}</td><td>{said(tested_by(row))}</td></tr>" for row in c.rows)
-    head = "".join(f"<th>{name}</th>" for name in HEAD)
-    figures = "".join(f"<li>{said(name)}: {said(figure)}</li>" for row in c.rows for e in row.evidence
-                      for name, figure in e.measured.items() if row.id == "floats:far")
-    refuted = "".join(f"<li><b>{said(row.id)}</b>: {said(counterexample(row))}</li>" for row in (*c.refuted, *c.limits))
-    return (f"<p><b>{said(title(c))}: {said(c.status)}</b><br>{said(counts(c))}<br>hash <code>{c.hash[:16]}</code></p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-            + (f"<p>Refuted:</p><ul>{refuted}</ul>" if refuted else "")
-            + (f"<p>{said(what_was_measured(c.row('floats:far')))}</p><ul>{figures}</ul>" if figures else ""))
+def html(c: Certificate) -> Fragment:
+    """The certificate as HTML: a table with mathematics between dollar signs, what is refuted, and figures."""
+    told = lambda text: element("div", text, style="width:15em") if text else Fragment()
+    rows = [(row.id, told(proved_by(c, row)), told(tested_by(row)), element("span", formula(row.latex), title=row.statement)) for row in c.rows]
+    figures = [f"{name}: {figure}" for row in c.rows for e in row.evidence for name, figure in e.measured.items() if row.id == "floats:far"]
+    refuted = [joined(element("b", row.id), f": {counterexample(row)}") for row in (*c.refuted, *c.limits)]
+    head = paragraphs([joined(element("b", f"{title(c)}: {c.status}"), element("div", counts(c)), element("div", "hash ", element("code", c.hash[:16])))])
+    return joined(head, table((HEAD[0], *HEAD[2:], HEAD[1]), rows), titled("Refuted", listed(refuted)),
+                  *((paragraphs([what_was_measured(c.row("floats:far"))]), listed(figures)) if figures else ()))
 
 
 def page(title: str, certificate: Certificate | None, sections: Iterable[tuple[str, list[str]]]) -> str:

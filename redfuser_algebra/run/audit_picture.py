@@ -23,7 +23,7 @@ def pictured(title: str, card: Card, estimate: Estimate | None, binaries: Sequen
     height = max(HEIGHT, TOP + 3 * ROW * len(binaries) + 2 * ROW)
     parts = [element("text", title, x=str(LEFT), y="18", **{"font-weight": "bold"}), *_roofline(card, estimate, height), *_occupancy(binaries)]
     return element("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), height=str(height), role="img",
-                   fill="currentColor", **{"aria-label": title, "font-family": "sans-serif", "font-size": "11"})
+                   fill="currentColor", style="max-width:100%;height:auto", **{"aria-label": title, "font-family": "sans-serif", "font-size": "11"})
 
 
 def _roofline(card: Card, estimate: Estimate | None, height: int) -> Iterator[Fragment]:
