@@ -23,6 +23,7 @@ from redfuser_algebra.language.mathematics import output_names
 
 LONG, WIDEST, MARGIN = 26, 11.0, 1.6
 """Letters of names that fit on a root, and the picture's most inches and its room for names, of which a tree takes one."""
+WRITTEN = "as written: a sweep per reduction"
 PARTS = (-0.33, -0.11, 0.11, 0.33)
 """Where a tree's four leaves are."""
 READ = ("A tree stands for one time through the data: its leaves are parts of the data, a dot merges two, the root is what it makes. "
@@ -92,9 +93,9 @@ def cascade_picture(found: Discovery) -> Fragment:
     names = list(loads(before))
     fused = "fused" if found.form else "not fusable: the fewest passes found"
     title = f"Loads over {found.cascade.axis}: {len(before)} sweeps as written, {len(after)} {'fused' if found.form else 'at least'}"
-    room = [len(sweeps) + MARGIN + widest(sweeps) for sweeps in (before, after)]
+    room = [max(len(sweeps) + MARGIN + widest(sweeps), 0.07 * len(label)) for sweeps, label in ((before, WRITTEN), (after, fused))]
     with picture(title, min(sum(room), WIDEST), 1.5 + 0.24 * len(names), room) as drawing:
-        for axes, sweeps, label in zip(drawing.all_axes, (before, after), ("as written: a sweep per reduction", fused), strict=True):
+        for axes, sweeps, label in zip(drawing.all_axes, (before, after), (WRITTEN, fused), strict=True):
             _draw(axes, sweeps, names, f"{label} ({len(sweeps)})")
     return drawing.svg
 

@@ -162,7 +162,7 @@ class DiscoveryTab:
     def __init__(self, session: Session, work: Work, pictures: Work) -> None:
         self.session, self.steps, self.viewer, self._of = session, [], None, None
         self.sizes: picture | None = None
-        self.slider = fields.labelled(widgets.IntSlider, "Step", fields.WIDE, min=0, max=0, disabled=True)
+        self.slider = fields.labelled(widgets.IntSlider, "Step", fields.WIDE, min=0, max=0)
         self.drawing, self.text, self.choice, self.said = fields.drawn(), fields.shown(), fields.shown(), fields.drawn()
         self.progress = fields.Running("Asking again", work, (self, "steps"))
         self.comparing = fields.Running("Comparing", pictures, (self, "choice"))
@@ -170,6 +170,7 @@ class DiscoveryTab:
         self.slider.observe(lambda change: self._at(change.new), "value")
         self.look = fields.labelled(widgets.Checkbox, "Show the e-graph", value=False)
         self.graph = fields.column()
+        self._offer(False)
         self.look.observe(lambda _: self._show_graph(), "value")
         self.root = fields.column(self.comparing.box, self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text, self.look, self.graph)
 
@@ -180,7 +181,7 @@ class DiscoveryTab:
             return
         self._of, self.steps = verdict, []
         self.choice.value = self.drawing.value = self.text.value = self.said.value = ""
-        self.slider.disabled = True
+        self._offer(False)
         if verdict:
             raw = self.session.raw
             self.comparing.start(lambda told: choice_html(verdict, raw), self._compared, self._failed)
@@ -194,9 +195,16 @@ class DiscoveryTab:
         if not found:
             self.said.value = "The e-graph was not asked: nothing in this operator moves."
             return
-        self.slider.max, self.slider.disabled = len(found) - 1, False
+        self._offer(True)
+        self.slider.max = len(found) - 1
         self.slider.value = len(found) - 1
         self._at(self.slider.value)
+
+    def _offer(self, steps: bool) -> None:
+        """Show what goes through steps where there are any."""
+        for control in (self.slider, self.look):
+            control.layout.display = "" if steps else "none"
+        self._show_graph()
 
     def _failed(self, sentence: str) -> None:
         self.said.value = fields.complaint(sentence)

@@ -34,7 +34,7 @@ def drawn(value: str = "") -> widgets.HTML:
 
 def button(label: str, pressed: Callable[[], None], tip: str) -> widgets.Button:
     """A button that calls a function without arguments."""
-    made = widgets.Button(description=label, tooltip=tip, layout=widgets.Layout(width="auto", min_width="9em"))
+    made = widgets.Button(description=label, tooltip=tip, layout=widgets.Layout(width="auto", min_width="9em", align_self="flex-start"))
     made.on_click(lambda _: pressed())
     return made
 

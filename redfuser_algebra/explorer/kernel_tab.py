@@ -260,12 +260,18 @@ class KernelTab:
 
     def _printed(self, found: Prepared) -> None:
         self.kernel, self.said.value, self.launches.value = found.kernel, "", found.launches
+        self._allow(True)
         self.drawing.value, self.source.value = found.traffic, found.source
         if self.target.value == "cpu":
             self._offer(found.schedules)
 
+    def _allow(self, there_is_one: bool) -> None:
+        for button in (self.run, self.audit, self.write):
+            button.disabled = not there_is_one
+
     def _missing(self, sentence: str) -> None:
         self.kernel, self.said.value = None, fields.complaint(sentence)
+        self._allow(False)
         self.launches.value = self.drawing.value = self.source.value = ""
 
     def _offer(self, found: Sequence[tuple[Schedule, float]]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import redfuser_algebra as ra
 from redfuser_algebra.discover.show import form_latex
 from redfuser_algebra.explorer import fields
-from redfuser_algebra.explorer.pictures import MOVED, counted, picture, short
+from redfuser_algebra.explorer.pictures import MOVED, bare, counted, picture, short
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, displayed, element, formula, joined, table, titled
@@ -122,8 +122,9 @@ def history_picture(rule: Rule) -> picture:
         for name, values in list(factors.items())[:MOST_LINES]:
             moved.plot(range(2, rule.length + 1), values, "-", linewidth=1, marker=".", markersize=4, label=name)
         if not factors:
-            moved.text(0.5, 0.5, "no component has a pivot", ha="center", transform=moved.transAxes)
-        for axes, label in ((state, "state"), (moved, "rescale factors: moved ÷ before")):
+            bare(moved)
+            moved.text(0.5, 0.5, "no component has a pivot, so nothing is moved", ha="center", transform=moved.transAxes)
+        for axes, label in ((state, "state"), (moved, "rescale factors: moved ÷ before"))[:2 if factors else 1]:
             drawing.marker(axes, 1)
             counted(axes)
             axes.set_xlabel("elements seen")
