@@ -1,6 +1,9 @@
 """Tile programs of catalogue operators, made once, and calls of them: what the tests of lowering and kernels share."""
 
+import math
+import types
 from functools import cache
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -10,9 +13,10 @@ from redfuser_algebra.lower.interpret import interpret
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.run.rounding import rounded
 
-# Ordered states have no loops yet: tests/test_recurrences.py
+# On CPUs alone there are kernels of ordered states.
+ORDERED = [name for name in operators if operators.entry(name).reason == "scan"]
 FUSABLE = [name for name in operators if operators.entry(name).verdict != "not fusable" and operators.entry(name).reason != "scan"]
-EXACT = [name for name in FUSABLE if operators.entry(name).reason != "rounding"]
+EXACT = [name for name in (*FUSABLE, *ORDERED) if operators.entry(name).reason != "rounding"]
 
 
 @cache
@@ -46,3 +50,22 @@ def interpreted(program, operator, binding, tile):
 
 def inputs(name, length, seed=0):
     return operators.entry(name).inputs(np.random.default_rng(seed), length)
+
+
+def plain_module(text, name):
+    """The module as plain Python: what only a compiler understands (intrinsics, bits of a float) is NumPy's instead."""
+    def as_it_is(*given, **flags):
+        return given[0] if given and callable(given[0]) else lambda function: function
+
+    _, _, body = text.partition("inf, nan = np.inf, np.nan\n")
+    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": MagicMock(), "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
+             "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
+    exec(compile(body, name, "exec"), names)
+    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
+              "bits": lambda x, kind: x.view(kind), "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
+    return types.SimpleNamespace(**names)
+
+
+def multiplied(left, right, turns, panel, into):
+    assert len(panel) >= left.shape[1], "a strip of the right factor has its place"
+    into[...] = left @ (right.T if turns else right) + (0 if turns else into)

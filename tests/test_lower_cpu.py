@@ -3,14 +3,12 @@
 import ast
 import math
 import re
-import types
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowered import EXACT, inputs, parts, program, verdict
+from lowered import EXACT, inputs, parts, plain_module, program, verdict
 
 from redfuser_algebra.catalogue import operators
 from redfuser_algebra.fused import fuse
@@ -27,25 +25,6 @@ from redfuser_algebra.run import cpu, kernels
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.state import merge
 from redfuser_algebra.run.tolerance import agree
-
-
-def plain_module(text, name):
-    """The module as plain Python: what only a compiler understands (intrinsics, bits of a float) is NumPy's instead."""
-    def as_it_is(*given, **flags):
-        return given[0] if given and callable(given[0]) else lambda function: function
-
-    _, _, body = text.partition("inf, nan = np.inf, np.nan\n")
-    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": MagicMock(), "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
-             "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
-    exec(compile(body, name, "exec"), names)
-    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
-              "bits": lambda x, kind: x.view(kind), "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
-    return types.SimpleNamespace(**names)
-
-
-def multiplied(left, right, turns, panel, into):
-    assert len(panel) >= left.shape[1], "a strip of the right factor has its place"
-    into[...] = left @ (right.T if turns else right) + (0 if turns else into)
 
 
 @pytest.fixture

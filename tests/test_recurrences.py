@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lowered import interpreted, plain_module
 
 import redfuser_algebra.language.functions as ra
 from redfuser_algebra.discover.refusal import Refusal
@@ -20,8 +21,14 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import substitute, symbol
 from redfuser_algebra.language.operator import operator
 from redfuser_algebra.language.recurrence import cumulative, previous, scan
+from redfuser_algebra.lower.lowering import lower
+from redfuser_algebra.lower.numba_cpu import print_cpu
+from redfuser_algebra.lower.schedule import Schedule
+from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.certificate import certify
+from redfuser_algebra.run import kernels
+from redfuser_algebra.run.cpu import run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
 
 X = parse_operator("sum(x[l], l)").outputs[0].body
@@ -231,9 +238,68 @@ def _swapped(joined):
     return {symbol(n, ()): symbol(n + "'", ()) for n in names} | {symbol(n + "'", ()): symbol(n, ()) for n in names}
 
 
-def test_a_kernel_is_refused_with_a_remedy():
-    with pytest.raises((LoweringError, OperatorError), match="NumPy"):
-        fuse(queue).kernel("cpu")
+@pytest.fixture
+def plain_kernels(monkeypatch):
+    monkeypatch.setattr(kernels, "load", plain_module)
+    monkeypatch.setattr(kernels, "_kernels", {})
+
+
+SCHEDULES = (Schedule(16), Schedule(4), Schedule(3, 1, 2, 2), Schedule(2, 1, 1, 5))
+
+
+@each
+def test_a_kernel_goes_from_state_to_state_in_parts_and_tiles(op, plain_kernels):
+    fused, inputs = fuse(op), drawn(op, 12)
+    for schedule in SCHEDULES:
+        same(run_cpu(op, fused.form, op.bind(**inputs), schedule), REFERENCES[op](**inputs))
+
+
+@pytest.mark.parametrize("op", [queue, running], ids=lambda op: op.name)
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_a_kernel_knows_special_values(op, special, plain_kernels):
+    x = np.linspace(-2, 3, 12)
+    for places in ([0], [5, 6], [11]):
+        x[places], whole = special, op.bind(x=np.where(np.isin(np.arange(12), places), special, x))
+        with np.errstate(all="ignore"):
+            want = reference(op, whole)
+            for schedule in SCHEDULES:
+                same(run_cpu(op, fuse(op).form, whole, schedule), want)
+
+
+@operator
+def shares(x: "l", w: "l v"):
+    """Running weighted means, and what the running sum is of the sum."""
+    total = scan(lambda Z: 0.9 * Z + ra.exp(x), "l", every="after")
+    mean = scan(lambda O: 0.9 * O + ra.exp(x) * w, "l", every="after") / total
+    return mean, cumulative(ra.sum, x, "l") / ra.sum(x, "l")
+
+
+@operator
+def nested(x: "l"):
+    """Sums of running sums up to each element."""
+    return cumulative(ra.sum, cumulative(ra.sum, x, "l"), "l")
+
+
+@pytest.mark.parametrize("op", [shares, nested], ids=lambda op: op.name)
+def test_maps_go_on_from_part_to_part(op, plain_kernels):
+    fused, binding = fuse(op), op.bind(**drawn(op, 12))
+    want = reference(op, binding)
+    same(fused_by_chunks(op, fused.form, binding, [5, 3, 4]), want)
+    for schedule in SCHEDULES:
+        same(run_cpu(op, fused.form, binding, schedule), want)
+    same(tuple(interpreted(lower(op, fused.form), op, binding, 5)), want if isinstance(want, tuple) else (want,))
+
+
+def test_a_map_that_sees_only_what_came_before_reads_its_elements_once():
+    program = lower(running, fuse(running).form)
+    text = print_cpu(program, Signature({"x": "f4"}, {})).text
+    sweep = text[text.index("def sweep"):text.index("def kernel")]
+    assert not program.folds and sweep.count("for t0 in") == 1 and lower(shares, fuse(shares).form).folds
+
+
+def test_a_cuda_kernel_is_refused_with_a_remedy():
+    with pytest.raises((LoweringError, OperatorError), match="CPU kernel"):
+        fuse(queue).kernel("cuda")
 
 
 @pytest.mark.parametrize("wrong, words", [

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from redfuser_algebra.algebra.monoids import WON
+from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.facts import Fact
+from redfuser_algebra.discover.recurrence import STEPS
 from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.discover.show import form_latex, form_markdown, form_text, merge_text, update_text
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, subterms, symbol
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Component:
     def symbol(self) -> Expr:
         """The component's value in expressions."""
         return symbol(self.name, self.axes)
+
+    @property
+    def nothing(self) -> float:
+        """What it is where there is no element."""
+        return MONOIDS[self.monoid].identity if self.joined is None else self.empty
 
     @property
     def fixed(self) -> bool:
@@ -155,6 +161,14 @@ class FusedForm:
     def dangers(self) -> tuple[Fact, ...]:
         """The facts that warn: what may overflow, cancel or divide by 0."""
         return tuple(fact for fact in self.facts if fact.kind == "danger")
+
+    @cached_property
+    def joins(self) -> dict[str, Expr]:
+        """What joins two neighbouring parts of the ordered components, and of all that this reads, ordinary ones included."""
+        joins = {component.name: component.joined for component in self.state if component.joined is not None}
+        read = {part.name.removesuffix("'") for joined in joins.values() for part in subterms(joined) if part.op == "symbol"}
+        plain = {c.name: call(STEPS[c.monoid], c.symbol, symbol(f"{c.name}'", c.axes)) for c in self.state if c.name in read - joins.keys()}
+        return joins | plain
 
     @cached_property
     def symbol_axes(self) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ is known only at the end (results, the length) is a state of its own, which no e
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS
@@ -46,6 +46,23 @@ def recurrence(reduction: Reduction, axis: str, moves: Callable[[Expr], bool]) -
     joint.add(d, const(MONOIDS[reduction.monoid].identity),
               after if reduction.mask is None else call("where", joint.flat(reduction.mask), after, d))
     return joint.of(d)
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Outputs over the states before each element, with their starts and steps; `states` are those of each scan."""
+
+    outputs: tuple[Expr, ...]
+    starts: dict[Expr, Expr]
+    steps: dict[Expr, Expr]
+    states: dict[Expr, tuple[Expr, ...]]
+
+
+def unrolled(outputs: tuple[Expr, ...], axis: str, scans: Iterable[Expr]) -> Unrolled:
+    """What outputs see of the scans along an axis, element by element."""
+    joint = _Joint(axis, lambda value: False)
+    flat = tuple(map(joint.flat, outputs))
+    return Unrolled(flat, joint.starts, joint.steps, {scan: tuple(joint.states_of(scan)) for scan in scans})
 
 
 class _Joint:

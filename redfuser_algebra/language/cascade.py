@@ -94,10 +94,11 @@ def final_states(outputs: tuple[Expr, ...]) -> list[Expr]:
 
 
 def seen_by_element(term: Expr) -> list[Expr]:
-    """The scans that a term sees at every element, outside of reductions."""
-    if term.op == "scan" and term.attrs[3]:
-        return [term]
-    return [] if term.op in ("reduce", "scan") else [scan for arg in term.args for scan in seen_by_element(arg)]
+    """The scans that a term sees at every element, outside of reductions, each after those that it sees itself."""
+    if term.op == "reduce" or term.op == "scan" and not term.attrs[3]:
+        return []
+    inside = [scan for arg in term.args for scan in seen_by_element(arg)]
+    return [*inside, term] if term.op == "scan" and not unbound_states(term) else inside
 
 
 def last_states(scan: Expr) -> dict[str, Expr]:

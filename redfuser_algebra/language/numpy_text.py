@@ -1,7 +1,7 @@
 """An operator as it was written, as the source of a NumPy function.
 
 In: an operator.  Out: the lines of `def definition(…)`, in terms of the functions of `lower/standalone/meaning.py`:
-spread, positions, reduced, largest, chosen, cast_to, taken_out.  Formulas bind as in Python.
+spread, positions, reduced, largest, chosen, stepped, cast_to, taken_out.  Formulas bind as in Python.
 """
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import LEAVES, Expr, subterms
+from redfuser_algebra.language.expr import LEAVES, Expr, subterms, unbound_states
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.language.text import ATOM, UNARY, _at_least, _binary, shared_terms
 
-RESERVED = ("np", "spread", "positions", "reduced", "largest", "chosen", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
+RESERVED = ("np", "spread", "positions", "reduced", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
             "False", "None")
 BITWISE = {"&": "np.logical_and({}, {})", "|": "np.logical_or({}, {})"}
 
@@ -60,9 +61,33 @@ def _result(structure: str | tuple[str, ...], outputs: list[str]) -> str:
 
 def _formula(root: Expr, names: Mapping[Expr, str]) -> str:
     done: dict[Expr, Written] = {}
-    for term in subterms(root):
-        done[term] = (names[term], ATOM) if term in names else _written(term, [done[arg] for arg in term.args])
-    return done[root][0]
+
+    def written(term: Expr) -> Written:
+        if term not in done:
+            done[term] = ((names[term], ATOM) if term in names else (_scan(term, names), ATOM) if term.op == "scan"
+                          else _written(term, [written(arg) for arg in term.args]))
+        return done[term]
+
+    return written(root)[0]
+
+
+def _scan(term: Expr, names: Mapping[Expr, str]) -> str:
+    """A recurrence as a loop over elements: its states, what it takes of an element, and its step."""
+    axis, states, place, every = term.attrs
+    elements: dict[Expr, Expr] = {}
+    steps = [with_elements(step, axis, elements) for step in term.args[len(states):]]
+    own, number, taken = {}, 0, {*names.values(), *states}
+    for element in elements.values():
+        number += 1
+        while f"e{number}" in taken:
+            number += 1
+        own[element] = f"e{number}"
+    inside = dict(names) | own | {state: state.name for state in unbound_states(*steps) if state.name in states}
+    given = "".join(f"{_formula(start, names)}, " for start in term.args[:len(states)])
+    taken_in = "".join(f"{_formula(element, names)}, " for element in elements)
+    after = ", ".join(_formula(step, inside) for step in steps)
+    return (f'stepped("{axis}", lengths["{axis}"], {place}, "{every}", ({given.strip()}), ({taken_in.strip()}), '
+            f'lambda {", ".join((*states, *own.values()))}: ({after},))')
 
 
 def _written(term: Expr, args: list[Written]) -> Written:
@@ -71,8 +96,6 @@ def _written(term: Expr, args: list[Written]) -> Written:
     operands = [written for written, _ in args]
     if term.op == "reduce":
         return _reduction(term, operands), ATOM
-    if term.op in ("scan", "state"):
-        raise OperatorError("a NumPy function with a scan", "files do not hold recurrences yet", "run the fused form with backend=\"numpy\"")
     function = FUNCTIONS.get(term.op)
     if function is None:
         return f'cast_to({operands[0]}, "{term.attrs[0]}")', ATOM

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import Expr, call, lift, subterms, unbound_states
+from redfuser_algebra.language.expr import Expr, call, children_replaced, lift, subterms, symbol, unbound_states
 from redfuser_algebra.language.functions import Operand, axis_names
 
 EVERY = ("", "after", "before")
@@ -72,6 +72,15 @@ def with_states(step: Callable, names: Sequence[str]) -> Callable:
     """A step whose states are called by these names."""
     step.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
     return step
+
+
+def with_elements(term: Expr, axis: str, elements: dict[Expr, Expr]) -> Expr:
+    """A step with every largest part that is free of states, but varies along the axis, as a symbol; `elements` has them."""
+    if unbound_states(term):
+        return term if term.op == "state" else children_replaced(term, tuple(with_elements(arg, axis, elements) for arg in term.args))
+    if axis not in term.axes:
+        return term
+    return elements.setdefault(term, symbol(f"element {len(elements)}", tuple(a for a in term.axes if a != axis)))
 
 
 def _named(step: Callable, expr: Expr, axis: str, initial: Operand, exclusive: bool) -> Expr:

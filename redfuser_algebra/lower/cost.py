@@ -18,8 +18,8 @@ MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
 OPERATION, CURVE = 0.06e-9, 0.4e-9
 """Seconds of an operation on an element in float32 (twice that in float64), and of an exponential or its like."""
-SELECT = 150e-9
-"""Seconds that the k largest of a tile take besides their operation on each element."""
+SELECT, IN_ORDER = 150e-9, 3e-9
+"""Seconds that the k largest of a tile take besides their operation on each element, and that an element takes which waits for the one before."""
 STEP, WAKE, MERGE = 12e-9, 60e-6, 20e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
@@ -32,7 +32,8 @@ class Work:
     """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, seconds per tile, and the rest.
 
     `products` holds, for each matrix product, the extents that neither the tile nor the block decides; with `passes_over`
-    a mask compares positions along both axes, so that about half of all tiles hold nothing.
+    a mask compares positions along both axes, so that about half of all tiles hold nothing.  With `one_sweep` maps see
+    only what came before, so that there is nothing to fold first unless the axis is cut.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class Work:
     per_tile: float
     products: tuple[int, ...]
     passes_over: bool
+    one_sweep: bool = False
 
 
 def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int, machine: Machine) -> Schedule:
@@ -65,11 +67,14 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     lifts = [e for u in plain for e in (u.lift, u.mask) if e is not None]
     lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
     seconds = _seconds(program, lifts, extent, width) + OPERATION * width / 4 * len(counted)
-    outputs = [program.outputs[place] for place in program.maps]
+    steps = [u.step for u in program.updates if u.ordered]
+    seconds += _seconds(program, steps, extent, 8) + IN_ORDER * bool(steps)
+    outputs = program.again
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
-    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width), written,
-                STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates))
+    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width) + IN_ORDER * bool(program.running), written,
+                STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates),
+                bool(program.running) and not program.folds)
 
 
 def _is_triangle(program: TileProgram, mask: Expr | None) -> bool:
@@ -94,7 +99,9 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
     tile, block = min(schedule.tile, work.length), schedule.block
     again = 0.0 if tile * work.bytes * 3 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
     per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
-    if work.map_bytes:
+    if work.one_sweep and schedule.parts == 1:
+        per_element = work.map_seconds + (work.map_bytes + work.bytes) / MEMORY
+    elif work.map_bytes:
         fits = work.length * (work.bytes + work.map_bytes / 2) <= machine.second
         per_element += work.map_seconds + work.map_bytes / MEMORY + work.bytes / (SECOND if fits else MEMORY)
     for extent in work.products:

@@ -4,7 +4,7 @@ In: formulas and the variables that their symbols are.  Out: the definitions, an
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -108,6 +108,11 @@ class FormulaPrinter:
         if text not in self.functions:
             self.functions.append(text)
         return function.call()
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines one level further in."""
+    return [f"    {line}" for line in lines]
 
 
 def _piece(leaf: Leaf, axis: str) -> Leaf:

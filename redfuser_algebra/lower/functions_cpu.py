@@ -49,12 +49,12 @@ class Function:
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
-    has one, instead of at the variable of its loop.
+    has one, instead of at the variable of its loop.  Where it is `in_order`, nothing is reordered: it goes from state to state.
     """
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts = name, leaf, sizes, wide, fixed, inverts
-        self.partial, self.guards = False, {}
+        self.partial, self.in_order, self.guards = False, False, {}
         self.nest = [Loop("")]
         self.places: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
@@ -217,7 +217,8 @@ class Function:
         body = ["wide_vectors()", *self._guarded(), *lines] if loop else [*(["seldom()"] if loops > MANY_LOOPS else []), *lines]
         if self.results:
             body.append("return " + ", ".join(self.results))
-        return "\n".join([f"@njit(**{'LOOP' if loop else 'PART'})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+        flags = 'PART, fastmath={"contract"}' if self.in_order else "LOOP" if loop else "PART"
+        return "\n".join([f"@njit(**{flags})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
 
     def _guarded(self) -> list[str]:
         """From here on the compiler, too, knows how far apart the elements of a column are."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -53,7 +54,10 @@ class _Sweep:
         for start in range(0, self.length, self.tile):
             self._fold(self._tile(start), first=start == 0)
         self._settle()
-        results = [self._whole(place) for place in range(len(self.program.outputs))]
+        if self.program.running:
+            results = self._going_on()
+        else:
+            results = [self._whole(place) for place in range(len(self.program.outputs))]
         return [self._taken(result, axes) for result, axes in zip(results, self.program.output_axes, strict=True)]
 
     def _tile(self, start: int) -> tuple[Layout, Names]:
@@ -63,8 +67,9 @@ class _Sweep:
         dim = layout.dim(axis)
         names = {name: value if value.shape[dim] == 1 else np.take(value, range(start, stop), axis=dim)
                  for name, value in self.given.items()}
-        formulas = Formulas(replace(layout, seen=self.length), names, self.own)
-        return layout, names | {producer.name: formulas.of(producer.value) for producer in self.program.producers}
+        for producer in self.program.producers:
+            names[producer.name] = Formulas(replace(layout, seen=self.length), names, self.own).of(producer.value)
+        return layout, names
 
     def _fold(self, tile: tuple[Layout, Names], first: bool) -> None:
         layout, names = tile
@@ -72,11 +77,35 @@ class _Sweep:
         for stage in self.program.stages:
             new = self._with_values(layout, dict(self.held))
             moving = old | {name + PRIME: value for name, value in new.items()}
+            ordered = [update for update in stage if update.ordered]
+            self.held |= self._one_by_one(ordered, layout, names, first)
             for update in stage:
+                if update.ordered:
+                    continue
                 value = self.held[update.name]
                 if not (update.fixed or first):
                     value = Formulas(layout, self.given | moving, self._own_primed()).of(update.rebase)
                 self.held |= self._added(update, value, layout, names | new)
+
+    def _one_by_one(self, updates: list[Update], layout: Layout, names: Names, first: bool) -> Names:
+        """Ordered components after every element of a tile; the first element of all is where they start."""
+        held = {update.name: self.held[update.name] for update in updates}
+        for at in range(layout.sizes[self.program.axis] if updates else 0):
+            formulas = self._at(layout, names | held, at)
+            held = {u.name: formulas.of(u.lift if first and at == 0 else u.step).astype(np.float64) for u in updates}
+        return held
+
+    def _at(self, layout: Layout, names: Names, at: int) -> Formulas:
+        """Formulas at one element of a tile."""
+        axis, dim = self.program.axis, layout.dim(self.program.axis)
+        here = {name: value if value.shape[dim] == 1 else np.take(value, [at], axis=dim) for name, value in names.items()}
+        own = self.own | {name: (*self.own[name], axis) for name in self._states}
+        return Formulas(replace(layout, sizes=layout.sizes | {axis: 1}, start=layout.start + at, seen=self.length), here, own)
+
+    @cached_property
+    def _states(self) -> set[str]:
+        """What has the swept axis where elements are taken one by one."""
+        return {update.name for update in self.program.updates if update.ordered} | {state.name for state in self.program.running}
 
     def _with_values(self, layout: Layout, symbols: Names) -> Names:
         """The components and every value that can be computed of them."""
@@ -140,6 +169,25 @@ class _Sweep:
         symbols = self._with_values(layout, dict(self.held))
         value = Formulas(layout, self.given | symbols, self.own).of(output)
         return layout.full(value, self.program.output_axes[place])
+
+    def _going_on(self) -> list[np.ndarray]:
+        """The outputs, maps element by element from state to state."""
+        layout, maps = replace(self.layout, seen=self.length), self.program.maps
+        results = [None if place in maps else self._whole(place) for place in range(len(self.program.outputs))]
+        final = self._with_values(layout, dict(self.held))
+        formulas = Formulas(layout, self.given | final, self.own)
+        states = {state.name: formulas.of(state.start).astype(np.float64) for state in self.program.running}
+        written: list[list[np.ndarray]] = [[] for _ in maps]
+        for start in range(0, self.length, self.tile):
+            tile, names = self._tile(start)
+            for at in range(tile.sizes[self.program.axis]):
+                here = self._at(tile, names | final | states, at)
+                for column, place in zip(written, maps, strict=True):
+                    column.append(here.layout.full(here.of(self.program.outputs[place]), self.program.output_axes[place]))
+                states = {state.name: here.of(state.step).astype(np.float64) for state in self.program.running}
+        for column, place in zip(written, maps, strict=True):
+            results[place] = np.concatenate(column, axis=layout.dim(self.program.axis))
+        return results
 
     def _taken(self, value: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
         """The dimensions (batch…, `axes`…) of a laid-out value."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import joined
-from redfuser_algebra.lower.stages_cpu import StagePrinter, indented
+from redfuser_algebra.lower.stages_cpu import StagePrinter
 from redfuser_algebra.lower.storage_cpu import Variable
 from redfuser_algebra.lower.tile import PRIME, Update
 
@@ -27,15 +27,13 @@ class _Other(Variable):
 class JoinPrinter(StagePrinter):
     """The functions printed so far; methods return the lines that call them."""
 
-    def joins(self, state: Iterable[Variable]) -> bool:
-        """Whether parts are joined here: where each row holds numbers, and columns of numbers that nothing moves."""
-        chosen = [u for u in self.program.updates if MONOIDS[u.monoid].indexed or MONOIDS[u.monoid].counted]
-        return not chosen and not any(v.block for v in state) and all(u.fixed or not self.held(u.name).is_array for u in self.program.updates)
+    def join(self, state: list[Variable], snapshots: list[str], kept: bool) -> list[str]:
+        """The state of all parts, of which `held_…` has the components; `snapshots` keep what a move needs as it was.
 
-    def join(self, state: list[Variable], snapshots: list[str]) -> list[str]:
-        """The state of all parts, of which `held_…` has the components; `snapshots` keep what a move needs as it was."""
+        Where it is `kept`, each part then has that of itself and all before it.
+        """
         axis, arrays = self.program.axis, [v for v in self.storage.held.values() if v.is_array]
-        first = [f"{v.name} = held_{v.name}[0, item]" for v in state]
+        first = self.loaded(state) if kept else [f"{v.name} = held_{v.name}[0, item]" for v in state]
         buffers = [f"o_{v.name} = empty(({', '.join(map(self.size, v.columns))},), {v.type})" for v in arrays if v not in state]
         other = [*(f"o_{v.name} = held_{v.name}[part, item]" for v in state), f"seen = n_{axis} * (part + 1) // parts - n_{axis} * part // parts",
                  *self._pivots(self._other), *(f"o_{old.name} = o_{self.held(name).name}" for name, old in self.storage.old.items())]
@@ -45,8 +43,24 @@ class JoinPrinter(StagePrinter):
             moving = [u for u in stage if not u.fixed]
             for held, before in ((self.held, self._before), (self._other, self._before_in_other)):
                 merged += self.assigned(f"rebase_{place}", [Step(u.name, held(u.name), u.rebase) for u in moving], before, "seen")
-            merged += [line for update in stage for line in self._summed(update)]
+            merged += self.join_in_order(f"{place}", [u for u in stage if u.ordered], _of_later)
+            merged += [line for update in stage if not update.ordered for line in self._summed(update)]
+        if kept:
+            merged += self.stored(state)
         return [*buffers, *first, f"seen = n_{axis} // parts", *self._pivots(self.held), "for part in range(1, parts):", *indented([*other, *merged])]
+
+    def stored(self, state: Iterable[Variable]) -> list[str]:
+        """What a part leaves is put where `held_…` has its place."""
+        lines = [f"held_{v.name}[part, item] = {v.name}" for v in state if not v.is_array]
+        return lines + self.copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state if v.is_array])
+
+    def loaded(self, state: Iterable[Variable]) -> list[str]:
+        """A part starts from what the first one left."""
+        arrays = [v for v in state if v.is_array]
+        loops = [line for v in arrays for line in each(v, lambda at, v=v: f"{v.name}[{at}] = held_{v.name}[{at}]")]
+        given = [*(f"held_{v.name}[0, item]" for v in arrays), *(v.name for v in arrays)]
+        return [f"{v.name} = held_{v.name}[0, item]" for v in state if not v.is_array] + self.utility(
+            "take_over", [*(f"held_{v.name}" for v in arrays), *(v.name for v in arrays)], given, loops)
 
     def _pivots(self, held: Callable[[str], Variable]) -> list[str]:
         """The moving values of a part as its components have them."""
@@ -81,6 +95,11 @@ class JoinPrinter(StagePrinter):
         if text not in self.functions:
             self.functions.append(text)
         return [f"{name}({', '.join(given)})"]
+
+
+def _of_later(variable: Variable) -> Variable:
+    """A variable of the part that is added, by a name of its own."""
+    return Variable(f"o_{variable.name}", variable.block, variable.columns, variable.type)
 
 
 def _of_other(variable: Variable) -> Variable:

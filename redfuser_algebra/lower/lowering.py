@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.evaluation import COMBINE
+from redfuser_algebra.lower.ordered import running, slow_parts, stepped
 from redfuser_algebra.lower.tile import PRIME, Contraction, LoweringError, Producer, TileProgram, Update, Value, stem, symbol_names
 
 if TYPE_CHECKING:
@@ -23,31 +24,31 @@ if TYPE_CHECKING:
 
 def lower(operator: Operator, form: FusedForm) -> TileProgram:
     """The tile program of a form.  Raises LoweringError for a form whose parts cannot be put in order."""
-    _check_words(form)
+    outputs, states = running(operator, form)
+    _check_words(form, [*outputs, *(part for state in states for part in (state.start, state.step))])
     rows = _rows(operator, form)
-    named, producers = _with_producers(operator, form, rows)
-    updates = [_update(form, component, named, rows) for component in form.state]
+    named, producers = _with_producers(operator, form, rows, [*outputs, *(state.step for state in states)] if states else [])
+    updates = stepped([_update(form, component, named, rows) for component in form.state], form.axis)
     block = rows[-1] if rows and _multiplies(producers, updates, rows[-1]) else ""
     watched = {name for row in form.results if _identity(row) is not None for name in symbol_names(row.value)}
     updates = _with_presence(updates, watched, {*operator.inputs, *operator.params, *form.symbol_axes})
     values = tuple(_values(form, {update.name: update for update in updates}))
-    holds = form.symbol_axes | {u.name: u.axes for u in updates} | {p.name: p.axes for p in producers}
+    holds = form.symbol_axes | {row.name: row.axes for row in (*updates, *producers, *states)}
+    if states:
+        outputs, states = tuple(substitute(output, named) for output in outputs), tuple(replace(s, step=substitute(s.step, named)) for s in states)
     return TileProgram(
         operator.name, form.axis, {name: _canonical(axes, rows, form.axis) for name, axes in operator.inputs.items()},
         tuple(operator.params), rows, block, producers, _stages(updates, values), values,
-        form.outputs, tuple(operator.output_axes), form.axis_copies, holds)
+        outputs, tuple(operator.output_axes), form.axis_copies, holds, states)
 
 
-def _check_words(form: FusedForm) -> None:
-    """Loops are made of the monoids and functions of the package's own tables."""
-    formulas = [*form.outputs, *(row.value for row in (*form.pivots, *form.results))]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask) if e is not None]
-    monoids = [c.monoid for c in form.state] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
+def _check_words(form: FusedForm, ends: Sequence[Expr]) -> None:
+    """Loops are made of the monoids and functions of the package's own tables; `ends` are what is made of the results."""
+    formulas = [*ends, *(row.value for row in (*form.pivots, *form.results))]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined) if e is not None]
+    monoids = [c.monoid for c in form.state if c.joined is None] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
     foreign += [t.op for t in subterms(*formulas) if t.op == "scan" or t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
-    if form.prefixes or any(component.joined is not None for component in form.state):
-        raise LoweringError("a tile program", "its loops take the parts of a row in any order, and this state keeps theirs",
-                            'run the operator with NumPy: backend="numpy"')
     if foreign:
         raise LoweringError("a tile program", f"it has no loops for {foreign[0]}", "run the operator with NumPy")
 
@@ -65,7 +66,7 @@ def _rows(operator: Operator, form: FusedForm) -> tuple[str, ...]:
     in memory with all its columns.
     """
     formulas = [*form.outputs, *(row.value for row in (*form.pivots, *form.results))]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask) if e is not None]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined) if e is not None]
     summed = {term.axis for term in subterms(*formulas) if term.op == "reduce"} | {*form.axis_copies.values(), form.axis}
     made = {term.attrs[2] for term in subterms(*operator.outputs) if term.op == "reduce"}
 
@@ -77,14 +78,23 @@ def _rows(operator: Operator, form: FusedForm) -> tuple[str, ...]:
     return tuple(axis for axis in operator.axes if is_row(axis))
 
 
-def _with_producers(operator: Operator, form: FusedForm, rows: tuple[str, ...]) -> tuple[dict[Expr, Expr], tuple[Producer, ...]]:
-    """Sums inside elements that see no pivot, each once, and the symbols that stand for them."""
+def _with_producers(operator: Operator, form: FusedForm, rows: tuple[str, ...], again: Sequence[Expr]) -> tuple[dict[Expr, Expr], tuple[Producer, ...]]:
+    """Sums inside elements that see no pivot, each once, and the symbols that stand for them.
+
+    Where elements are taken one by one, as maps take them that go on from state to state (`again`), so is what takes long.
+    """
     taken = {*operator.inputs, *operator.params, *form.symbol_axes}
     names = (name for name in (f"S{n}" for n in count(1)) if name not in taken)
     exprs = [expr for c in form.state for expr in (c.lift, c.mask) if expr is not None]
-    found = dict.fromkeys(term for expr in exprs for term in _inner_sums(expr, form.axis))
-    producers = tuple(Producer(next(names), term, _scores(term, form.axis, rows)) for term in found)
-    return {p.value: symbol(p.name, p.axes) for p in producers}, producers
+    found = dict.fromkeys(term for expr in (*exprs, *again) for term in _inner_sums(expr, form.axis))
+    ordered = [component.lift for component in form.state if component.joined is not None]
+    found |= dict.fromkeys(term for expr in (*ordered, *again) for term in slow_parts(expr, form.axis))
+    named, producers = {}, []
+    for term in found:
+        value = children_replaced(term, tuple(substitute(arg, named) for arg in term.args))
+        producers.append(Producer(next(names), value, _scores(value, form.axis, rows)))
+        named[term] = symbol(producers[-1].name, term.axes)
+    return named, tuple(producers)
 
 
 def _inner_sums(term: Expr, axis: str) -> Iterator[Expr]:
@@ -97,8 +107,8 @@ def _inner_sums(term: Expr, axis: str) -> Iterator[Expr]:
 
 def _scores(term: Expr, axis: str, rows: tuple[str, ...]) -> Contraction | None:
     """Σ_k left[…, block, k] · right[…, l, k] of two inputs as a matrix product."""
-    found = factors(term.body)
-    if term.monoid != "sum" or term.mask is not None or len(found) != 2 or not rows:
+    found = factors(term.body) if term.op == "reduce" else []
+    if term.op != "reduce" or term.monoid != "sum" or term.mask is not None or len(found) != 2 or not rows:
         return None
     left, right = sorted(found, key=lambda factor: axis in factor.axes)
     block, k = rows[-1], term.axis
@@ -119,6 +129,8 @@ def factors(term: Expr) -> list[Expr]:
 def _update(form: FusedForm, component: Component, named: dict[Expr, Expr], rows: tuple[str, ...]) -> Update:
     lift = substitute(component.lift, named)
     mask = None if component.mask is None else substitute(component.mask, named)
+    if component.name in form.joins:
+        return Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase, joined=form.joins[component.name], empty=component.nothing)
     update = Update(component.name, component.monoid, component.axes, lift, mask, component.count, component.rebase)
     return replace(update, contraction=_columns(update, form.axis, rows))
 

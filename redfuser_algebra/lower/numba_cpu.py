@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from redfuser_algebra.algebra.monoids import WON
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, symbol
 from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds import may_hold, must_hold
-from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import Accumulator
 from redfuser_algebra.lower.join_cpu import JoinPrinter, each
-from redfuser_algebra.lower.stages_cpu import indented
+from redfuser_algebra.lower.ordered_cpu import Seen
+from redfuser_algebra.lower.scalar_code import constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import Producer, TileProgram, stem, symbol_names
 
@@ -26,7 +27,8 @@ class CpuSource:
     """A printed kernel: the module's text, the order of array and scalar arguments, and the type of each output.
 
     `state` is what `fold` leaves for a part of the reduced axis, by the names of the form; empty if there is no `fold`.
-    With `joins`, `join` makes the outputs of what it left for all parts.
+    With `joins`, `join` makes the outputs of what it left for all parts; if there are maps, it leaves for each part what
+    it and all before it come to, and `replay` writes the maps of a part from there on.
     """
 
     text: str
@@ -58,33 +60,46 @@ class _Printer(JoinPrinter):
         arrays = [word for name in self.program.inputs for word in (f"b_{name}", self.storage.names[name])]
         given = ["tile", "block", *arrays, *(self.storage.names[p] for p in self.program.params), *(f"n_{a}" for a in sizes)]
         arguments = [*given, *(f"out{place}" for place in range(len(self.outputs)))]
-        sweep = self._loops("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{self.program.axis}"], "first, last", tile, end)
-        state = self._state()
-        stored = [f"held_{v.name}[part, item] = {v.name}" for v in state.values() if not v.is_array]
-        stored += self.copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state.values() if v.is_array])
-        fold = self._loops("fold", ["items", "part", "begin", "end", *given, *(f"held_{v.name}" for v in state.values())], [], "items", tile, stored)
+        axis, program = self.program.axis, self.program
+        whole = ["for t0 in range(begin, end, tile):", *indented(tile)] if program.folds else []
+        starts, maps = self._starts_of_maps(), self._maps()
+        sweep = self._over_items("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{axis}"], "first, last", [*whole, *end, *starts, *maps])
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
                   *indented(["pieces = items if items < 8 * threads else 8 * threads", "for part in prange(threads):", "    for piece in range(part, pieces, threads):",
                         f"        sweep(piece * items // pieces, (piece + 1) * items // pieces, {', '.join(arguments)})"])]
-        joins = self.joins(state.values())
-        join = self._over_items("join", ["parts", "items", *given, *(f"held_{v.name}" for v in state.values()), *arguments[len(given):]], [], "items",
-                                [*self.join(list(state.values()), self._snapshots()), *end]) if state and joins else []
-        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *([fold] if state else []), *([join] if join else [])))]
-        return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(self.program.inputs), tuple(self.program.params),
-                         sizes, self.outputs, tuple(Variable(name, v.block, v.columns, v.type) for name, v in state.items()), bool(join))
+        parts = self._parts(given, arguments[len(given):], tile, end, starts, maps) if program.splits else []
+        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *parts))]
+        state = tuple(Variable(name, v.block, v.columns, v.type) for name, v in self._state().items())
+        return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(program.inputs), tuple(program.params),
+                         sizes, self.outputs, state, program.splits and program.joins)
 
-    def _loops(self, name: str, arguments: list[str], before: list[str], items: str, tile: list[str], end: list[str]) -> list[str]:
-        """A function that goes over work items, and in each over the tiles between `begin` and `end`."""
-        return self._over_items(name, arguments, before, items, ["for t0 in range(begin, end, tile):", *indented(tile), *end])
+    def _parts(self, given: list[str], outputs: list[str], tile: list[str], end: list[str], starts: list[str], maps: list[str]) -> list[list[str]]:
+        """The functions for parts of the reduced axis: `fold` one, `join` all, and with maps `replay` one."""
+        state = list(self._state().values())
+        if not state:
+            return []
+        held = [f"held_{v.name}" for v in state]
+        fold = self._over_items("fold", ["items", "part", "begin", "end", *given, *held], [], "items",
+                                ["for t0 in range(begin, end, tile):", *indented(tile), *self.stored(state)])
+        if not self.program.joins:
+            return [fold]
+        join = self._over_items("join", ["parts", "items", *given, *held, *outputs], [], "items",
+                                [*self.join(state, self._snapshots(), kept=bool(maps)), *end])
+        if not maps:
+            return [fold, join]
+        last = [f"{v.name} = held_{v.name}[last, item]" for v in state]
+        replay = self._over_items("replay", ["items", "part", "begin", "end", *given, *held, *outputs], [f"last = {held[0]}.shape[0] - 1"], "items",
+                                  ["if part > 0:", *indented(self._from_part(state)), *last, *self._values_of_maps(), "if part == 0:", *indented(starts), *maps])
+        return [fold, join, replay]
 
     def _over_items(self, name: str, arguments: list[str], before: list[str], items: str, lines: list[str]) -> list[str]:
         return ['@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)', f"def {name}({', '.join(arguments)}):",
                 *indented(["wide_vectors()", *self._allocations(), *before, f"for item in range({items}):", *indented([*self._item(), *lines])])]
 
     def _state(self) -> dict[str, Variable]:
-        """What a part of the reduced axis leaves behind; nothing where maps need a second sweep."""
+        """What a part of the reduced axis leaves behind; nothing where it is not cut."""
         values = {value.name for value in self.storage.values}
-        return {} if self.program.maps else {name: variable for name, variable in self.storage.held.items() if name not in values}
+        return {} if not self.program.splits else {name: variable for name, variable in self.storage.held.items() if name not in values}
 
     def _output_type(self, output: Expr) -> str:
         return {"i": "i8", "b": "b1"}.get(self.storage.kind(output), self.signature.real)
@@ -103,7 +118,8 @@ class _Printer(JoinPrinter):
         return [*lines, "b = rest", *self._empty()]
 
     def _tile(self) -> list[str]:
-        made = [line for producer in self.program.producers for line in self._produce(producer)]
+        read = _read(self.program, [e for u in self.program.updates for e in (u.lift, u.mask, u.step) if e is not None])
+        made = [line for producer in self.program.producers if producer.name in read for line in self._produce(producer)]
         passed_over, whole = self._of_mask()
         stages = self._stages()
         if whole:
@@ -163,12 +179,15 @@ class _Printer(JoinPrinter):
         """The state of no elements."""
         identities = {variable: self._identity(name, variable) for name, variable in self.storage.held.items()}
         lines = [f"{v.name} = {v.type}({identity})" for v, identity in identities.items() if not v.is_array]
+        lines += [f"{v.name} = 0.0" for v in self.storage.running.values() if not v.is_array]
         arrays = [v for v in identities if v.is_array]
         loops = [line for v in arrays for line in each(v, lambda at, v=v: f"{v.name}[{at}] = {identities[v]}")]
         return lines + self.utility("empty_state", [v.name for v in arrays], [v.name for v in arrays], loops)
 
     def _identity(self, name: str, variable: Variable) -> str:
         updates = {u.name: u for u in self.program.updates}
+        if name in updates and updates[name].ordered:
+            return constant(updates[name].empty, variable.type).text
         if name in updates:
             return Accumulator("", updates[name].monoid, variable.type).identity()
         if name.removesuffix(WON) in updates:
@@ -177,7 +196,7 @@ class _Printer(JoinPrinter):
 
     def _allocations(self) -> list[str]:
         lines = []
-        for variable in (*self.storage.held.values(), *self.storage.old.values()):
+        for variable in (*self.storage.held.values(), *self.storage.running.values(), *self.storage.old.values()):
             if variable.is_array:
                 shape = ", ".join([*(["block"] if variable.block else []), *map(self.size, variable.columns)])
                 lines.append(f"{variable.name} = empty(({shape},), {variable.type})")
@@ -191,6 +210,8 @@ class _Printer(JoinPrinter):
     def _buffer(self, name: str, rows: bool, columns: Iterable[str], type_: str) -> None:
         """A buffer for a tile, of which the part in use is one piece of memory."""
         inner = "".join(f" * {self.size(axis)}" for axis in columns)
+        if any(line.startswith(f"{name}_all ") for line in self.buffers):
+            return
         self.buffers.append(f"{name}_all = empty(({'block * ' if rows else ''}tile{inner},), {type_})")
         shape = ", ".join([*(["nb"] if rows else []), "n", *map(self.size, columns)])
         self.reshaped.append(f"{name} = shaped({name}_all, ({shape},))")
@@ -236,14 +257,14 @@ class _Printer(JoinPrinter):
             self._add_values(steps, self._needs(output))
             if place not in self.program.maps:
                 steps.append(self._output(place, output))
+        return self._finished("finish", steps)
+
+    def _finished(self, name: str, steps: list[Step]) -> list[str]:
+        """Steps at the end of a row, or of each row of a block."""
         lines: list[str] = []
-        for number, (row, group) in enumerate(groupby(steps, lambda step: block != "" and (step.target.block or step.given != ""))):
-            called = self.assigned(f"finish{number or ''}", list(group), self.held, f"n_{axis}")
+        for number, (row, group) in enumerate(groupby(steps, lambda step: self.program.block != "" and (step.target.block or step.given != ""))):
+            called = self.assigned(f"{name}{number or ''}", list(group), self.held, f"n_{self.program.axis}")
             lines += self.rows(called) if row else called
-        maps = self.rows([self._map(place) for place in self.program.maps])
-        if maps:
-            ahead = [line for name in self._streams() for line in self.ahead(name, f"n_{axis}", "n")]
-            lines += [f"for t0 in range(0, n_{axis}, tile):", *indented([f"n = tile if t0 + tile < n_{axis} else n_{axis} - t0", *self._tiles(), *ahead, *maps])]
         return lines
 
     def _needs(self, expr: Expr) -> list[str]:
@@ -259,10 +280,72 @@ class _Printer(JoinPrinter):
         target = Variable(f"out{place}", False, self.program.columns(self.program.output_axes[place]), self.outputs[place])
         return Step("", target, output, given=f"out{place}[{', '.join(['b', *(f'i_{axis}' for axis in self.program.rows)])}]")
 
+    # maps
+
+    def _maps(self) -> list[str]:
+        """A second sweep for the outputs that keep the axis; the only one where they see nothing but what came before."""
+        axis, maps = self.program.axis, self.program.maps
+        begin, end = ("begin", "end") if self.program.running else ("0", f"n_{axis}")
+        lines = [] if self.program.running else [self._map(place) for place in maps]
+        if self.program.running:
+            lines = self.map_in_order("map", [self._seen(place) for place in maps])
+        lines = self.rows(lines)
+        if not lines:
+            return []
+        read = _read(self.program, self.program.again)
+        made = [line for p in self.program.producers if p.name in read for line in self._produce(p)]
+        shaped = [line for line in self.reshaped if line.partition(" ")[0] in read]
+        ahead = [] if self.program.running else [line for name in self._streams() for line in self.ahead(name, end, "n")]
+        return [f"for t0 in range({begin}, {end}, tile):", *indented([
+            f"n = tile if t0 + tile < {end} else {end} - t0", *self._tiles(), *ahead, *shaped, *made, *lines])]
+
+    def _seen(self, place: int) -> Seen:
+        name, axes = f"out{place}", self.program.output_axes[place]
+        return Seen(name, self._of_tile(place), self.program.columns(axes), self.program.outputs[place], self.outputs[place])
+
+    def _of_tile(self, place: int) -> str:
+        """The part of an output that a tile writes."""
+        return f"out{place}[{', '.join(['b', *(f'i_{a}' for a in self.program.rows), 't0:t0 + n'])}]"
+
+    def _starts_of_maps(self) -> list[str]:
+        """The states that maps see before the first element."""
+        steps = [Step(state.name, self.storage.running[state.name], state.start) for state in self.program.running]
+        return self._finished("begin_maps", steps)
+
+    def _values_of_maps(self) -> list[str]:
+        """What maps read of the results of all parts."""
+        steps: list[Step] = []
+        for output in self.program.again:
+            self._add_values(steps, self._needs(output))
+        return self._finished("value_of_map", steps)
+
+    def _from_part(self, state: list[Variable]) -> list[str]:
+        """The states that maps see, as the parts before this one have left them."""
+        steps: list[Step] = []
+        for running in self.program.running:
+            self._add_values(steps, [running.after])
+        steps += [Step(r.name, self.storage.running[r.name], symbol(r.after, r.axes)) for r in self.program.running]
+        return [*(f"{v.name} = held_{v.name}[part - 1, item]" for v in state), *self.assigned("go_on", steps, self._going_on, "begin")]
+
+    def _going_on(self, name: str) -> Variable:
+        return self.storage.running.get(name) or self.held(name)
+
     def _map(self, place: int) -> str:
         axis, output = self.program.axis, self.program.outputs[place]
         loops = (axis, *self.program.columns(self.program.output_axes[place]))
         function = self.function(f"map_{place}", self.held, [output], loops)
-        target = function.argument(f"out{place}", f"out{place}[{', '.join(['b', *(f'i_{a}' for a in self.program.rows), 't0:t0 + n'])}]")
+        target = function.argument(f"out{place}", self._of_tile(place))
         self.nested(function, loops, lambda: self.write(function, target, loops, output, self.outputs[place]))
         return self.printed(function)
+
+
+def _read(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
+    """The producers that formulas read, and that these read."""
+    made = {producer.name: producer.value for producer in program.producers}
+    found, todo = set(), list(symbol_names(*exprs))
+    while todo:
+        name = todo.pop()
+        if name in made and name not in found:
+            found.add(name)
+            todo += symbol_names(made[name])
+    return found

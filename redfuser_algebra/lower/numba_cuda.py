@@ -17,6 +17,9 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str) -> CudaSo
     """The kernel of a program for real numbers of a dtype.  Raises LoweringError where there is none yet."""
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
+    if program.running or any(update.ordered for update in program.updates):
+        raise LoweringError(f"a CUDA kernel of {program.name}", "its threads take elements in any order, and this state keeps theirs",
+                            'run the operator with the CPU kernel: backend="cpu"')
     if has_products(program):
         try:
             return print_tiles(program, signature, dtype)

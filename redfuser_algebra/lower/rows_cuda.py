@@ -10,7 +10,7 @@ from __future__ import annotations
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
 from redfuser_algebra.lower.device_functions import RowFunctions
 from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
-from redfuser_algebra.lower.stages_cpu import indented
+from redfuser_algebra.lower.formulas_cpu import indented
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 

@@ -55,7 +55,7 @@ class Schedule:
 
 def check(program: TileProgram, schedule: Schedule, length: int) -> None:
     """Raises LoweringError if a program cannot run so on a reduced axis of `length`."""
-    if schedule.parts > 1 and program.maps:
+    if schedule.parts > 1 and not program.splits:
         raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}",
                             f"an output keeps {program.axis}, and is written in a second sweep over whole rows", "choose parts=1")
     if schedule.parts > max(length, 1):
@@ -81,5 +81,5 @@ def candidates(program: TileProgram, sizes: Mapping[str, int], batch: int, machi
         items = rows // sizes[program.block] * math.ceil(sizes[program.block] / block) if program.block else rows
         for tile in tiles:
             yield from (Schedule(tile, block, threads) for threads in sorted({1, max(1, min(machine.cores, items))}))
-            if machine.cores > 1 and items < 4 * machine.cores and not program.maps and length >= 2 * machine.cores * tile:
+            if machine.cores > 1 and items < 4 * machine.cores and program.splits and length >= 2 * machine.cores * tile:
                 yield Schedule(tile, block, machine.cores, machine.cores)

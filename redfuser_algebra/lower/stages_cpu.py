@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property, partial
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Step
+from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
+from redfuser_algebra.lower.ordered_cpu import OrderedPrinter
 from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value
@@ -28,7 +29,7 @@ LANES = 64
 """Over so many lanes the elements of a tile are spread to find the k largest; the arithmetic knows this number, too."""
 
 
-class StagePrinter(FormulaPrinter):
+class StagePrinter(OrderedPrinter):
     """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses, `summed` what matrix products sum
     over; of `fetched` inputs the next fold fetches the next tile; exponentials that are `kept` lie in a buffer."""
 
@@ -72,11 +73,13 @@ class StagePrinter(FormulaPrinter):
         multiplied = [u for u in updates if u.name in self.storage.products]
         lines = ["if t0 > begin:", *indented(moves)] if moves else []
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
+        ordered = [u for u in updates if u.ordered]
+        lines += self.fold_in_order(label, ordered) if ordered else []
         left = {u.name: self._left(u, rows) for u in multiplied}
         scanned = [u for u in updates if self._is_scanned(u)]
         picked = [u for u in updates if self._picked(u)]
         sought = [u for u in updates if u.monoid in ("argmax", "argmin") and not self._columns(u)]
-        groups = self._groups([u for u in updates if u not in (*counts, *scanned, *picked, *sought)])
+        groups = self._groups([u for u in updates if u not in (*counts, *ordered, *scanned, *picked, *sought)])
         for number, ((columns, single), group) in enumerate(groups.items()):
             name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}{end}"
             fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
@@ -376,11 +379,6 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
     for place, name in names.items():
         lines = lines.replace(place, name)
     function.nest[0].lines = [*(f"{name} = {place}" for place, name in names.items()), *lines.split("\n"), *(f"{place} = {name}" for place, name in names.items())]
-
-
-def indented(lines: Iterable[str]) -> list[str]:
-    """Lines one level further in."""
-    return [f"    {line}" for line in lines]
 
 
 def _exponentials(update: Update) -> list[Expr]:

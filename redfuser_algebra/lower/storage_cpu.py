@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
 from redfuser_algebra.lower.precision import Precision
@@ -19,7 +19,7 @@ _OURS = re.compile(r"t\d+|[inbo]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prang
                    r"|multiply|turned|gathered|dotted|panel|(wide|narrow)_rows|square|binding|HOST|WIDE|ROWS|VECTORS|DOTS|I32|I64"
                    r"|lane|lanes[48]|keys|rank|bound|value|highest|least|ordered[48]|beaten[48]|precedes|NO_LANE"
                    r"|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8"
-                   r"|wide_vectors|seldom|ahead|touch|bits|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|empty_state|join(_.+)?|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[EMP]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|pieces?|apart|minus|fit|middle|sound|c\d+")
+                   r"|wide_vectors|seldom|ahead|touch|bits|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|empty_state|join(_.+)?|keep|hand_over|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[EMP]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|pieces?|apart|minus|fit|middle|sound|c\d+|begins|map|replay|take_over|go_on|begin_maps")
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,16 @@ class Storage:
         self.taken: set[str] = set()
         self.names = {name: self.fresh(name) for name in (*program.inputs, *program.params)}
         self.held: dict[str, Variable] = {}
+        self.running: dict[str, Variable] = {}
         self.moving = _moving(program)
         self.products = {u.name for u in program.updates if self._multiplied(u)}
         for update in program.updates:
             self._hold(update)
-        self.values = [value for value in program.values if value.name in self.moving | _used(program, [*program.outputs, *_ends(program)])]
+        self.values = [value for value in program.values if value.name in self.moving | _used(program, [*program.outputs, *_ends(program), *_seen(program)])]
         for value in self._in_order():
             self._add(value.name, value.axes, self._value_type(value.value, value.axes))
+        self.running = {state.name: Variable(self.fresh(state.name), bool(program.block) and program.block in state.axes, program.columns(state.axes), "f8")
+                        for state in program.running}
         self.old = {name: self._old(name) for name in self._snapshots()}
         self.precision = Precision(program, self._is_single, self.moving)
         self.tiles: dict[str, str] = {}
@@ -95,8 +98,8 @@ class Storage:
         if leaf.op != "symbol":
             return types[(self.signature.arrays if leaf.op == "input" else self.signature.params)[leaf.name]]
         name = leaf.name.removesuffix(PRIME)
-        if name in self.held:
-            return types[self.held[name].type]
+        if name in self.held or name in self.running:
+            return types[(self.held.get(name) or self.running[name]).type]
         formulas = {row.name: row.value for row in (*self.program.producers, *self.program.values)}
         return self.kind(formulas[name])
 
@@ -118,6 +121,8 @@ class Storage:
 
     def _hold(self, update: Update) -> None:
         name, monoid = update.name, MONOIDS[update.monoid]
+        if update.ordered:
+            return self._add(name, update.axes, "f8")
         real = self.signature.real if name in self.products else "f8"
         kind = reduced_kind(update.monoid, self.kind(update.lift), update.mask is not None)
         if kind == "i" and not update.fixed:
@@ -249,6 +254,11 @@ def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
 def _ends(program: TileProgram) -> list[Expr]:
     """What components become at the end of a row."""
     return [end for update in program.updates if (end := program.ended(update)) is not None]
+
+
+def _seen(program: TileProgram) -> list[Expr]:
+    """Where the states that maps see start, in all and in a part."""
+    return [each for state in program.running for each in (state.start, symbol(state.after, state.axes))]
 
 
 def _moving(program: TileProgram) -> set[str]:

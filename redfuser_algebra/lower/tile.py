@@ -3,6 +3,7 @@
 For each row (or block of rows) the reduced axis is read once, tile by tile.  A tile first makes the values its
 elements are made of (producers), then goes through the stages: the new pivots, the rebase of what is held, and what
 the elements of the tile add at the new pivots.  After the last tile come the epilogue and, for maps, a second sweep.
+Where the order of elements counts, they are taken one by one, and maps go on from state to state.
 """
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ class Update:
     """One component in a stage: held ← rebase(held) ⊕ (⊕ over the tile of `lift` where `mask`).
 
     `lift` and `mask` read the new pivots; `rebase` reads old ones and, primed, new ones.  `present` names the update
-    that tells whether any element took part; "" means that all do.
+    that tells whether any element took part; "" means that all do.  An ordered update takes element by element: it is
+    `lift` after the first, and every further one makes it `step`, over the symbols of such updates with the swept axis;
+    `joined` is what two neighbouring parts make, and `empty` what it is where there is no element.
     """
 
     name: str
@@ -62,6 +65,14 @@ class Update:
     rebase: Expr
     present: str = ""
     contraction: Contraction | None = None
+    joined: Expr | None = None
+    step: Expr | None = None
+    empty: float = 0.0
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of elements counts."""
+        return self.joined is not None
 
     @property
     def symbol(self) -> Expr:
@@ -76,7 +87,7 @@ class Update:
     @property
     def counts(self) -> bool:
         """Whether it counts elements."""
-        return self.monoid == "sum" and self.lift.op == "const" and self.mask is None and isinstance(self.lift.value, int)
+        return not self.ordered and self.monoid == "sum" and self.lift.op == "const" and self.mask is None and isinstance(self.lift.value, int)
 
     @property
     def unmasked(self) -> Update:
@@ -99,13 +110,29 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A state of a scan, as maps see it: `start` before the first element, and `step` after each further one.
+
+    `step` and maps read it before an element, as a symbol that has the swept axis.  `after` names what it has come to
+    at the end of a part.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    start: Expr
+    step: Expr
+    after: str
+
+
+@dataclass(frozen=True)
 class TileProgram:
     """The loops of an operator over `axis`.
 
     `inputs` maps each array to its axes in the order in which kernels read it: rows first, then `axis`, then the
     rest.  `rows` are the axes of independent work, `block` the last of them if matrix products take several at a time.
     `stages` holds the updates in merge order, those that can share a loop together.  `outputs` are over symbols;
-    those with `axis` are maps.  `copies` are second names of axes; `holds` gives the axes of every symbol.
+    those with `axis` are maps, which may read `running` states.  `copies` are second names of axes; `holds` gives the
+    axes of every symbol.
     """
 
     name: str
@@ -121,6 +148,7 @@ class TileProgram:
     output_axes: tuple[tuple[str, ...], ...]
     copies: Mapping[str, str]
     holds: Mapping[str, tuple[str, ...]]
+    running: tuple[Running, ...] = ()
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):
@@ -144,6 +172,28 @@ class TileProgram:
     def maps(self) -> tuple[int, ...]:
         """Which outputs keep the reduced axis."""
         return tuple(place for place, axes in enumerate(self.output_axes) if self.axis in axes)
+
+    @property
+    def again(self) -> tuple[Expr, ...]:
+        """The formulas of the second sweep: maps, and the steps of what they see at every element."""
+        return (*(self.outputs[place] for place in self.maps), *(state.step for state in self.running))
+
+    @property
+    def folds(self) -> bool:
+        """Whether anything but running states is read in the end, so that all elements have to be folded first."""
+        states = {state.name for state in self.running} | {producer.name for producer in self.producers}
+        return bool(symbol_names(*self.outputs, *(state.start for state in self.running)).keys() - states)
+
+    @property
+    def joins(self) -> bool:
+        """Whether a kernel can join parts by itself: where each row holds numbers, and columns of numbers that nothing moves."""
+        chosen = [u for u in self.updates if MONOIDS[u.monoid].indexed or MONOIDS[u.monoid].counted]
+        return not chosen and all(self.block not in u.axes and (u.fixed or not self.columns(u.axes)) for u in self.updates)
+
+    @property
+    def splits(self) -> bool:
+        """Whether the reduced axis can be cut into parts: maps that every element sees from the start on go on from part to part."""
+        return not self.maps or self.running != () and self.joins
 
     def stored(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """Axes in the order in which kernels have them: rows, the reduced axis, columns."""
@@ -183,11 +233,12 @@ def _complaints(program: TileProgram) -> Iterator[str]:
         yield f"{program.axis} is reduced, so it is no axis of rows"
     if program.block and program.block != program.rows[-1]:
         yield f"the block {program.block} is not the last axis of rows"
-    known = {producer.name for producer in program.producers}
-    values = {value.name: value.value for value in program.values}
+    known, values = set(), {value.name: value.value for value in program.values}
     for producer in program.producers:
-        if symbol_names(producer.value):
+        if symbol_names(producer.value).keys() - known:
             yield f"the producer {producer.name} depends on a pivot"
+        known.add(producer.name)
+    known |= {state.name for state in program.running}
     for stage in program.stages:
         for update in stage:
             yield from _unknown(update.name, _new_reads(update), known, values)
@@ -232,9 +283,14 @@ def _lines(program: TileProgram) -> Iterator[str]:
             yield from _update_lines(update)
             made.add(update.name)
     yield "then:"
+    if program.running:
+        yield "  " + ", ".join(f"{state.name} = {state.start}" for state in program.running)
     for place, output in enumerate(program.outputs):
         sweep = f"for {program.axis} again: " if place in program.maps else ""
         yield f"  {sweep}out{place}[{' '.join(program.output_axes[place])}] = {output}"
+    if program.running:
+        names, steps = ", ".join(s.name for s in program.running), ", ".join(str(s.step) for s in program.running)
+        yield f"    after each element: {names} = {steps}"
 
 
 def _product(contraction: Contraction | None) -> str:
@@ -242,6 +298,9 @@ def _product(contraction: Contraction | None) -> str:
 
 
 def _update_lines(update: Update) -> Iterator[str]:
+    if update.ordered:
+        yield f"  {update.name}[{' '.join(update.axes)}] ∘= {update.step}   from {update.lift}"
+        return
     if not update.fixed:
         yield f"  rebase {update.name} = {update.rebase}"
     mask = "" if update.mask is None else f"   where {update.mask}"

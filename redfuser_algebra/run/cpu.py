@@ -85,6 +85,8 @@ def kernel_of_call(operator: Operator, form: FusedForm, binding: Binding, signat
 
 COMPILES, LOADS = 1 << 27, 1 << 22
 """From so many operations on elements on NumPy takes as long as compiling a kernel does, or as loading a compiled one."""
+STEP = 1 << 11
+"""Operations on elements in the time that NumPy takes for a step of a recurrence, for all rows at once."""
 
 
 def is_worth_a_kernel(operator: Operator, form: FusedForm, binding: Binding) -> bool:
@@ -101,12 +103,12 @@ def is_worth_a_kernel(operator: Operator, form: FusedForm, binding: Binding) -> 
 
 
 def _operations(form: FusedForm, binding: Binding) -> int:
-    """Operations on elements that the formulas of one sweep take."""
+    """Operations on elements that the formulas of one sweep take; steps from state to state take NumPy as long as many."""
     sizes = binding.sizes | {copy: binding.sizes[axis] for copy, axis in form.axis_copies.items()}
     formulas = [e for c in form.state for e in (c.lift, c.mask) if e is not None]
     per_batch = sum(math.prod(sizes[axis] for axis in (term.body if term.op == "reduce" else term).axes)
                     for term in subterms(*formulas, *form.outputs) if term.args)
-    return per_batch * math.prod(binding.batch)
+    return per_batch * math.prod(binding.batch) + STEP * binding.sizes[form.axis] * len(form.prefixes)
 
 
 def signature_of(binding: Binding) -> Signature | None:

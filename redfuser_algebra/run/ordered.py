@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.discover.recurrence import STEPS
-from redfuser_algebra.language.expr import Expr, call, subterms, symbol
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from redfuser_algebra.discover.form import Component, FusedForm
+    from redfuser_algebra.discover.form import FusedForm
 
 PRIME = "'"
 Values = Mapping[str, np.ndarray]
@@ -25,7 +24,7 @@ Values = Mapping[str, np.ndarray]
 
 def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr], np.ndarray]) -> dict[str, np.ndarray]:
     """What a chunk of at least one element holds of the ordered components, and of those they are joined with."""
-    joins = joins_of(form)
+    joins = form.joins
     dim, length = chunk.dim(form.axis) + chunk.ndim, chunk.sizes[form.axis]
     parts = {c.name: stretched(value(c.lift), dim, length).astype(np.float64) for c in form.state if c.name in joins}
     while length > 1:
@@ -48,18 +47,6 @@ def join(joins: Mapping[str, Expr], environment: Environment, earlier: Values, l
     own = {**environment.own, **{name + PRIME: axes for name, axes in environment.own.items()}}
     values = evaluate(list(joins.values()), replace(environment, symbols=symbols, own=own))
     return dict(zip(joins, values, strict=True))
-
-
-def joins_of(form: FusedForm) -> dict[str, Expr]:
-    """What joins the ordered components and all that this reads, ordinary components included."""
-    components = {component.name: component for component in form.state}
-    joins = {name: component.joined for name, component in components.items() if component.joined is not None}
-    read = {part.name.removesuffix(PRIME) for joined in joins.values() for part in subterms(joined) if part.op == "symbol"}
-    return joins | {name: _plain(components[name]) for name in read - joins.keys()}
-
-
-def _plain(component: Component) -> Expr:
-    return call(STEPS[component.monoid], component.symbol, symbol(component.name + PRIME, component.axes))
 
 
 def _end_to_end(part: np.ndarray, rest: np.ndarray, dim: int) -> np.ndarray:

@@ -217,6 +217,8 @@ class Plan:
         if self.compiled.source.joins:
             written = [each.written_into(None) for each in self._outputs]
             module.join(parts, self._items, *fixed, *written)
+            if self.program.maps:
+                side_by_side(lambda part: module.replay(self._items, part, cuts[part], cuts[part + 1], *fixed, *written), parts)
             return self.operator.packed(tuple([each.delivered(output) for each, output in zip(self._outputs, written, strict=True)]))
         invariant = {name: array for name, array in arrays.items() if form.axis not in operator.inputs[name]}
         scalars = {name: params[name] for name in operator.params}

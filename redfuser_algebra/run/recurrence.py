@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr, children_replaced, symbol, unbound_states
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.recurrence import with_elements
 
 if TYPE_CHECKING:
     from redfuser_algebra.run.evaluate import Evaluation
@@ -42,12 +43,3 @@ def scanned(evaluation: Evaluation, term: Expr) -> np.ndarray:
 
 def _wide(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float64, copy=False)
-
-
-def with_elements(term: Expr, axis: str, elements: dict[Expr, Expr]) -> Expr:
-    """A step with every largest part that is free of states, but varies along the axis, as a symbol; `elements` has them."""
-    if unbound_states(term):
-        return term if term.op == "state" else children_replaced(term, tuple(with_elements(arg, axis, elements) for arg in term.args))
-    if axis not in term.axes:
-        return term
-    return elements.setdefault(term, symbol(f"element {len(elements)}", tuple(a for a in term.axes if a != axis)))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.run.environment import stretched
-from redfuser_algebra.run.ordered import PRIME, joins_of
-from redfuser_algebra.run.recurrence import with_elements
+from redfuser_algebra.run.ordered import PRIME
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -50,7 +50,7 @@ def scan_bound(bounds: Bounds, term: Expr, dim: int, length: int) -> np.ndarray:
 
 def ordered_bounds(bounds: Bounds, form: FusedForm, dim: int, length: int) -> dict[str, Pair]:
     """The ordered components of all elements, joined one after the other, with their bounds."""
-    joins, lifts = joins_of(form), {component.name: component.lift for component in form.state}
+    joins, lifts = form.joins, {component.name: component.lift for component in form.state}
     whole = {name: tuple(stretched(part, dim, length) for part in bounds.pair(lifts[name])) for name in joins}
 
     def element(at: int) -> dict[str, Pair]:

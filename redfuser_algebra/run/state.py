@@ -203,7 +203,7 @@ def _going_on(form: FusedForm, before: State, values: _Values) -> dict[Expr, Exp
     for scan, names in form.prefixes:
         starts = [symbol(f"{name} so far", tuple(a for a in scan.axes if a != form.axis)) for name in names]
         values.symbols.update({start.name: so_far.named(name) for start, name in zip(starts, names, strict=True)})
-        going_on[scan] = Expr("scan", (*starts, *scan.args[len(names):]), scan.attrs)
+        going_on[scan] = Expr("scan", (*starts, *(substitute(step, going_on) for step in scan.args[len(names):])), scan.attrs)
     return going_on
 
 
@@ -259,8 +259,7 @@ def _nothing(component: Component, environment: Environment) -> Held:
         shape[environment.dim(component.axes[-1])] = _places(component, environment)
     lowest = np.inf if component.monoid == "argmin" else -np.inf
     won = np.full(shape, lowest) if monoid.indexed else None
-    nothing = monoid.identity if component.joined is None else component.empty
-    return Held(np.full(shape, nothing), np.full((1,) * environment.ndim, False), won)
+    return Held(np.full(shape, component.nothing), np.full((1,) * environment.ndim, False), won)
 
 
 def _rebased(component: Component, part: _Values, onto: _Values) -> np.ndarray:

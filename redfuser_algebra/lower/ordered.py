@@ -1,0 +1,82 @@
+"""What a tile program does element by element: steps of ordered components, and the states that maps see.
+
+In: an operator, its form, updates.  Out: the steps of updates, and `Running` states with the outputs over them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redfuser_algebra.discover.recurrence import unrolled
+from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
+from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.tile import PRIME, Running, Update, stem
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import FusedForm
+
+SLOW = frozenset(("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sin", "cos"))
+"""Functions that loops over independent elements compute several times as fast as loops from state to state."""
+
+
+def running(operator: Operator, form: FusedForm) -> tuple[tuple[Expr, ...], tuple[Running, ...]]:
+    """The outputs of a form over the states that they see at every element, and these states."""
+    if not form.prefixes:
+        return form.outputs, ()
+    seen = unrolled(form.outputs, form.axis, (scan for scan, _ in form.prefixes))
+    taken = {*operator.inputs, *operator.params, *form.symbol_axes}
+    after = {state: result for scan, results in form.prefixes for state, result in zip(seen.states[scan], results, strict=True)}
+    names: dict[Expr, str] = {}
+    for state in seen.steps:
+        names[state] = _free(state.name, {*taken, *names.values()})
+    here = {state: symbol(name, (*state.axes, form.axis)) for state, name in names.items()}
+    states = tuple(Running(names[state], state.axes, seen.starts[state], substitute(step, here), after[state]) for state, step in seen.steps.items())
+    return tuple(substitute(output, here) for output in seen.outputs), states
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"{name}_now"
+    return name
+
+
+def slow_parts(term: Expr, axis: str) -> Iterator[Expr]:
+    """The parts of an element that take long and see no state: they are better made for a whole tile at once."""
+    if axis in term.axes and term.op in SLOW and not any(part.op == "symbol" for part in subterms(term)):
+        yield term
+    elif term.op != "reduce":
+        for arg in term.args:
+            yield from slow_parts(arg, axis)
+
+
+def stepped(updates: Sequence[Update], axis: str) -> list[Update]:
+    """The updates, ordered ones with their steps: two neighbouring parts of which the later one is an element."""
+    lifts = {update.name: update.lift for update in updates if update.ordered}
+    return [replace(update, step=_step(update.joined, lifts, axis)) if update.ordered else update for update in updates]
+
+
+def _step(joined: Expr, lifts: dict[str, Expr], axis: str) -> Expr:
+    parts = {part: lifts[stem(part.name)] if part.name.endswith(PRIME) else symbol(part.name, (*part.axes, axis))
+             for part in subterms(joined) if part.op == "symbol"}
+    return _plain(substitute(joined, parts))
+
+
+def _plain(term: Expr) -> Expr:
+    """A term without zeros and ones: those of matrices stand for entries that are not there."""
+    term = children_replaced(term, tuple(map(_plain, term.args)))
+    if term.op in _NEUTRAL:
+        neutral, absorbing = _NEUTRAL[term.op]
+        a, b = term.args
+        if absorbing is not None and (_is(a, absorbing) or _is(b, absorbing)):
+            return const(absorbing)
+        return b if _is(a, neutral) else a if _is(b, neutral) else term
+    return term
+
+
+def _is(term: Expr, value: float) -> bool:
+    return term.op == "const" and not isinstance(term.value, bool) and term.value == value
+
+
+_NEUTRAL = {"add": (0, None), "multiply": (1, 0), "maximum": (float("-inf"), None), "minimum": (float("inf"), None)}
+"""By function, what leaves every number as it is, and what makes every number itself."""

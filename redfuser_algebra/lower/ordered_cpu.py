@@ -1,0 +1,118 @@
+"""Elements taken one by one, as statements of a CPU kernel: steps from state to state, and what maps see of them.
+
+In: ordered updates, or the states that maps see.  Out: lines that call the functions printed for them.  All states take
+their new values at once; those with columns do so column by column.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols, indented
+from redfuser_algebra.lower.functions_cpu import Function
+from redfuser_algebra.lower.storage_cpu import Variable
+from redfuser_algebra.lower.tile import PRIME, LoweringError, Update
+
+
+@dataclass(frozen=True)
+class Next:
+    """A state and its value after an element."""
+
+    name: str
+    target: Variable
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An output with the swept axis, as its array is called and given, of a type."""
+
+    name: str
+    given: str
+    columns: tuple[str, ...]
+    value: Expr
+    type: str
+
+
+class OrderedPrinter(FormulaPrinter):
+    """The functions printed so far; methods return the lines that call them."""
+
+    def fold_in_order(self, label: str, updates: Sequence[Update]) -> list[str]:
+        """The elements of a tile, one after the other; the first of all is where the components start."""
+        axis, held = self.program.axis, self.storage.held
+        function = self._stepping(f"steps_{label}", [(u.name, held[u.name]) for u in updates])
+        begins = function.argument("begins", "i8(t0 == begin)")
+        function.open(axis)
+        self._advance(function, [Next(u.name, held[u.name], u.lift) for u in updates])
+        first = function.nest.pop().lines
+        function.nest[-1].lines += [f"if {begins}:", *indented([f"{function.index(axis)} = 0", *first])]
+        self._over_elements(function, begins, [Next(u.name, held[u.name], u.step) for u in updates])
+        return [self.printed(function, loop=False)]
+
+    def join_in_order(self, label: str, updates: Sequence[Update], other: Callable[[Variable], Variable]) -> list[str]:
+        """What two neighbouring parts make: `other` has the variables of the later one."""
+        if not updates:
+            return []
+        held = self.storage.held
+        symbols = lambda name: other(held[name.removesuffix(PRIME)]) if name.endswith(PRIME) else held[name]
+        function = self._stepping(f"join_{label}", [(u.name, held[u.name]) for u in updates], symbols)
+        self._advance(function, [Next(u.name, held[u.name], u.joined) for u in updates])
+        return [self.printed(function, loop=False)]
+
+    def map_in_order(self, label: str, outputs: Sequence[Seen]) -> list[str]:
+        """Maps of a tile that go on from state to state."""
+        running = self.storage.running
+        function = self._stepping(label, running.items(), lambda name: running.get(name) or self.storage.held[name])
+        for output in outputs:
+            function.argument(output.name, output.given)
+        self._over_elements(function, "0", [Next(state.name, running[state.name], state.step) for state in self.program.running], outputs)
+        return [self.printed(function, loop=False)]
+
+    def _stepping(self, name: str, states: Iterable[tuple[str, Variable]], symbols: Symbols | None = None) -> Function:
+        """A function that takes states and gives them back."""
+        function = self.tile_function(name, symbols or self.storage.held.__getitem__, "f8")
+        function.in_order, function.inverts = True, False
+        for _, variable in states:
+            function.argument(variable.name, variable.at_row())
+            if not variable.columns:
+                function.results[variable.name] = variable.at_row()
+        return function
+
+    def _over_elements(self, function: Function, start: str, news: Sequence[Next], outputs: Sequence[Seen] = ()) -> None:
+        function.open(self.program.axis)
+        self._advance(function, news, outputs)
+        lines, count = function.nest.pop().lines, function.argument("n", "n")
+        function.nest[-1].lines += [f"for {function.index(self.program.axis)} in range({start}, {count}):", *indented(lines)]
+
+    def _advance(self, function: Function, news: Sequence[Next], outputs: Sequence[Seen] = ()) -> None:
+        """Outputs are written, and then all states take their new values; those of the same columns share loops."""
+        for columns in self._in_turn(news, outputs):
+            own, seen = [n for n in news if n.target.columns == columns], [o for o in outputs if o.columns == columns]
+            self.nested(function, columns, lambda c=columns, o=own, s=seen: self._take(function, c, o, s))
+
+    def _take(self, function: Function, columns: tuple[str, ...], news: Sequence[Next], outputs: Sequence[Seen]) -> None:
+        for output in outputs:
+            self.write(function, output.name, (self.program.axis, *columns), output.value, output.type)
+        values = [function.code(new.value).to(new.target.type).text for new in news]
+        place = f"[{', '.join(map(function.index, columns))}]" if columns else ""
+        pairs = [(f"{new.target.name}{place}", value) for new, value in zip(news, values, strict=True)]
+        pairs = [(target, value) for target, value in pairs if target != value]
+        if pairs:
+            function.line(f"{', '.join(target for target, _ in pairs)} = {', '.join(value for _, value in pairs)}")
+
+    def _in_turn(self, news: Sequence[Next], outputs: Sequence[Seen]) -> list[tuple[str, ...]]:
+        """The columns of states and outputs, in an order in which none is read after it took its new value.  Raises LoweringError."""
+        reads: dict[tuple[str, ...], set[str]] = {}
+        for columns, value in [*((n.target.columns, n.value) for n in news), *((o.columns, o.value) for o in outputs)]:
+            reads.setdefault(columns, set()).update(term.name for term in subterms(value) if term.op == "symbol")
+        left, turns = list(reads), []
+        while left:
+            written = lambda columns: {new.name for new in news if new.target.columns == columns}
+            ready = [c for c in left if not any(written(c) & reads[other] for other in left if other != c)]
+            if not ready:
+                raise LoweringError(f"a kernel of {self.program.name}", "states with different axes need each other before an element",
+                                    'run the operator with NumPy: backend="numpy"')
+            turns.append(ready[0])
+            left.remove(ready[0])
+        return turns
