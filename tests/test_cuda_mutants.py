@@ -15,11 +15,11 @@ FAULTS = {
     "a warp's state is left out": ("logsumexp", 9001, "sel(lane < warps, shared_s", "sel(lane < warps - 1, shared_s"),
     "a step of the shuffles is missing": ("logsumexp", 40, "for step in range(5):", "for step in range(4):"),
     "shuffles over the wrong distance": ("logsumexp", 400, "by = width >> step + 1", "by = width >> step + 2"),
-    "states are added at different pivots": ("logsumexp", 40, "s = rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0", "s = s_old"),
-    "a tile is added at the old pivot": ("logsumexp", 9000, "s = (rebase_s(m_old, m, s_old) if seen_old > 0 else s_old)", "s = s_old"),
+    "states are added at different pivots": ("logsumexp", 40, "sum_over(rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0, width)", "sum_over(s_old, width)"),
+    "a tile is added at the old pivot": ("logsumexp", 9000, "s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old", "s = s_old"),
     "the pivot is rebased the wrong way": ("logsumexp", 9000, "rebase_s(m_old, m, s_old) if seen_old > 0 else s_old", "rebase_s(m, m_old, s_old) if seen_old > 0 else s_old"),
     "an empty lane takes part": ("variance", 20, "many += sel(ok[slot], 1, 0)", "many += 1"),
-    "elements are not masked": ("logsumexp", 700, "sel(ok[i_l], t3, f4(0.0))", "t3"),
+    "elements are not masked": ("logsumexp", 700, "sel(ok[i_l], math.exp(v_x[i_l] - f4(t1)), f4(0.0))", "math.exp(v_x[i_l] - f4(t1))"),
     "parts overlap": ("logsumexp", 65_550, "begin = part * piece", "begin = part * (piece - 32)"),
     "a part is left out": ("logsumexp", 65_550, "there = thread < parts", "there = thread < parts - 1"),
     "parts end early": ("logsumexp", 65_550, "max(min(piece, n_l - begin), i8(0))", "max(min(piece - 512, n_l - begin), i8(0))"),
@@ -38,7 +38,7 @@ FAULTS = {
     "outputs taken to be aligned": ("softmax", 701, "+ head * SIZE) % 16 == 0, ok", "+ head * SIZE) % 16 < 99, ok"),
     "of equal values the last wins": ("argmax_argmin", 40, "value == best and ahead", "value == best and not ahead"),
     "NaN is not the largest": ("argmax_argmin", 40, "if value != value:", "if False:"),
-    "no NaN where there is no value": ("softmax", 40, "if t5 else s", "if False else s"),
+    "no NaN where there is no value": ("softmax", 40, "return t11 if t4 != t4 else s", "return t11 if False else s"),
 }
 
 

@@ -33,11 +33,11 @@ def test_no_flag_lets_the_compiler_change_what_infinity_and_nan_mean():
 
 
 def test_an_exported_file_needs_numpy_and_numba_cuda_only_and_defines_no_name_twice():
-    for name, dtype in (*((name, "float32") for name in SOME), ("softmax", "bfloat16")):
+    for name, dtype in (*((name, "float32") for name in SOME), ("softmax", "bfloat16"), ("causal_attention", "float16")):
         tree = ast.parse(exported_cuda(kernel(name, dtype), 64 * "0"))
         modules = {alias.name if isinstance(node, ast.Import) else node.module for node in tree.body
                    if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
-        assert {each.partition(".")[0] for each in modules} <= {"math", "sys", "time", "numpy", "numba", "llvmlite"}
+        assert {each.partition(".")[0] for each in modules} <= {"functools", "math", "sys", "numpy", "numba", "llvmlite"}
         defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         defined += [target.id for node in tree.body if isinstance(node, ast.Assign) for each in node.targets for target in ast.walk(each) if isinstance(target, ast.Name)]
         assert len(set(defined)) == len(defined)

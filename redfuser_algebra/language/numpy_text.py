@@ -1,7 +1,7 @@
 """An operator as it was written, as the source of a NumPy function.
 
 In: an operator.  Out: the lines of `def definition(…)`, in terms of the functions of `lower/standalone/meaning.py`:
-spread, positions, reduced, largest, chosen, stepped, cast_to, taken_out.  Formulas bind as in Python.
+spread, along, positions, position_of, largest, chosen, stepped, cast_to, taken_out.  Formulas bind as in Python.
 """
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.language.text import ATOM, UNARY, _at_least, _binary, shared_terms
 
-RESERVED = ("np", "spread", "positions", "reduced", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
+RESERVED = ("np", "spread", "along", "positions", "position_of", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
             "False", "None")
+NOTHING = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "any": "False", "all": "True", "fmax": "-np.inf", "fmin": "np.inf",
+           "argmax": "-np.inf", "argmin": "np.inf"}
+"""What elements outside a mask count as."""
+
 BITWISE = {"&": "np.logical_and({}, {})", "|": "np.logical_or({}, {})"}
 
 Written = tuple[str, int]
@@ -124,8 +128,11 @@ def _leaf(term: Expr) -> Written:
 
 
 def _reduction(term: Expr, operands: list[str]) -> str:
-    where = f", where={operands[1]}" if term.mask is not None else ""
     if term.count is None:
-        return f'reduced("{term.monoid}", {operands[0]}, "{term.axis}"{where})'
+        body = operands[0] if term.mask is None else f"np.where({operands[1]}, {operands[0]}, {NOTHING[term.monoid]})"
+        if term.mask is not None and term.monoid.startswith("arg"):
+            return f'position_of(np.{term.monoid}, {body}, along("{term.axis}"), {operands[1]})'
+        return f'np.{term.monoid}{".reduce" if term.monoid in ("fmax", "fmin") else ""}({body}, along("{term.axis}"), keepdims=True)'
+    where = f", where={operands[1]}" if term.mask is not None else ""
     at = f'largest({operands[0]}, "{term.axis}", {operands[-1]}, "{term.attrs[2]}"{where})'
     return at if term.monoid == "argtopk" else f'chosen({operands[0]}, "{term.axis}", {at}, "{term.attrs[2]}")'

@@ -1,11 +1,12 @@
 """What CUDA kernels bring along, as text: the machine instructions they use by name, and NumPy's meaning of a few functions.
 
-Out: Python source that uses numba-cuda; `prelude(bodies)` holds only what is used.
+Out: Python source that uses numba-cuda, of which `used` keeps what a kernel needs.
 """
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from redfuser_algebra.lower.standalone.pieces import names_in, reachable
 
 BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 """Bytes of the numbers that kernels read and write."""
@@ -30,6 +31,7 @@ class CudaSource:
 
 
 IMPORTS = '''import math
+from functools import cache
 
 import numpy as np
 from llvmlite import ir
@@ -38,59 +40,50 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 '''
 
-_HEAD = '''
+_MACHINE = '''
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-inf, nan = np.inf, np.nan
-'''
-
-_ASM = '''
-_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
-          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
+inf = np.inf
+nan = np.nan
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
 
 
-def _instruction(text, results, operands, stores=False, together=False):
-    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
-    kinds = [_KINDS[letter] for letter in results]
-    given = [_KINDS[letter] for letter in operands]
-    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
-    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
 
     def emit(context, builder, signature, args):
-        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
-        function = ir.FunctionType(made, [kind for _, kind in given])
-        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
-        if not kinds:
-            return context.get_dummy_value()
-        if len(kinds) == 1:
-            return value
-        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
 
-    signature = returns(*(kind for kind, _ in given))
-    names = "".join(f", a{n}" for n in range(len(given)))
-    scope = {"signature": signature, "emit": emit}
-    exec(f"def typed(context{names}):\\n    return signature, emit\\n", scope)
-    return intrinsic(scope["typed"])
-'''
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
 
-_ADDRESS = '''
-@intrinsic
-def address(context, array):
-    """Where an array begins."""
-    def emit(context, builder, signature, args):
-        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
-    return types.int64(array), emit
-'''
 
-_SELECT = '''
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+shared_address = pointer(3, types.int32)
+
+
 @intrinsic
 def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
-    def emit(context, builder, signature, args):
-        return builder.select(args[0], args[1], args[2])
-    return a(types.boolean, a, a), emit
-'''
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-_UNROLLED = '''
+
 @intrinsic
 def unrolled(context):
     """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
@@ -109,66 +102,86 @@ def unrolled(context):
 '''
 
 _EXTREMES = '''
-def _extreme(sign, name):
-    """NumPy's maximum or minimum of two floats: NaN wins."""
-    @intrinsic
-    def extreme(context, a, b):
+def extreme(order, name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
+    def typed(context, a, b):
         def emit(context, builder, signature, args):
-            kind = args[0].type
-            if kind == ir.FloatType():
-                function = ir.FunctionType(kind, [kind, kind])
-                return builder.call(ir.InlineAsm(function, name + ".NaN.f32 $0, $1, $2;", "=f,f,f"), args)
-            first = builder.or_(builder.fcmp_ordered(sign, *args), builder.fcmp_unordered("uno", args[0], args[0]))
-            return builder.select(first, *args)
+            single = ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type] * 2), name + ".NaN.f32 $0, $1, $2;", "=f,f,f")
+            first = builder.or_(builder.fcmp_ordered(order, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.call(single, args) if a == types.float32 else builder.select(first, *args)
         return a(a, a), emit
-    return extreme
+    return intrinsic(typed)
 
 
-larger = _extreme(">", "max")
-smaller = _extreme("<", "min")
+larger = extreme(">", "max")
+smaller = extreme("<", "min")
 '''
 
-_SKIPPING = '''
-def _skipping(name):
+SINGLE_EXTREMES = '''
+larger = ptx("max.NaN.f32 $0, $1, $2;", "f", "ff")
+smaller = ptx("min.NaN.f32 $0, $1, $2;", "f", "ff")
+'''
+"""Where all real numbers are float32."""
+
+_FUNCTIONS = '''
+def skipping(name):
     """NumPy's fmax or fmin: NaN loses."""
-    @intrinsic
-    def extreme(context, a, b):
+    def typed(context, a, b):
         def emit(context, builder, signature, args):
             kind = args[0].type
             return builder.call(builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind])), args)
         return a(a, a), emit
-    return extreme
+    return intrinsic(typed)
 
 
-fmax = _skipping("llvm.maxnum")
-fmin = _skipping("llvm.minnum")
-'''
+fmax = skipping("llvm.maxnum")
+fmin = skipping("llvm.minnum")
 
-_WHOLE = '''
-def _to_whole(mode):
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a + b))
+prod_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a * b))
+larger_over = over_lanes(larger)
+smaller_over = over_lanes(smaller)
+fmax_over = over_lanes(fmax)
+fmin_over = over_lanes(fmin)
+max_over = over_lanes(max)
+min_over = over_lanes(min)
+
+
+def to_whole(mode):
     """A float rounded to a whole number, as a float."""
-    @intrinsic
-    def rounding(context, a):
+    def typed(context, a):
         def emit(context, builder, signature, args):
-            kind = args[0].type
-            letter, bits = ("f", "f32") if kind == ir.FloatType() else ("d", "f64")
-            text = "cvt." + mode + "i." + bits + "." + bits + " $0, $1;"
-            return builder.call(ir.InlineAsm(ir.FunctionType(kind, [kind]), text, "=" + letter + "," + letter), args)
+            letter, kind = ("f", "f32") if a == types.float32 else ("d", "f64")
+            text = "cvt." + mode + "." + kind + "." + kind + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type]), text, "=" + letter + "," + letter), args)
         return a(a), emit
-    return rounding
+    return intrinsic(typed)
 
 
-rint, floor, ceil = _to_whole("rn"), _to_whole("rm"), _to_whole("rp")
-'''
+rint = to_whole("rni")
+floor = to_whole("rmi")
+ceil = to_whole("rpi")
 
-_SIGN = '''
+
 @cuda.jit(device=True)
 def sign(x):
     """−1, 0 or 1; NaN stays."""
     return x if x == 0 or x != x else math.copysign(type(x)(1), x)
-'''
 
-_FIRST = '''
+
 @cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
@@ -178,9 +191,8 @@ def comes_first(value, best, position, at):
     if value != value:
         return best == best or ahead
     return value > best or value == best and ahead
-'''
 
-_LISTS = '''
+
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
     """Put a value among the largest ones, which lie in falling order from `begin` on."""
@@ -208,9 +220,8 @@ def join_lists(best, at, begin, count, width):
             place = begin + count - 1 - back
             best[place], at[place] = sel(stays, best[place - 1], best[place]), sel(stays, at[place - 1], at[place])
         best[begin + k], at[begin + k] = value, position
-'''
 
-_STAGED = '''
+
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
     power = width & -width
@@ -229,19 +240,17 @@ def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
     for step in range(steps):
         word = step * span + thread
-        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, sel(word >= low and word < high, i4(1), i4(0)))
-'''
+        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, word >= low and word < high)
 
-_STAGED_WHOLE = '''
+
 @cuda.jit(device=True)
 def stage_whole(cells, array, offset, count, steps, shift, mask, thread, span):
     """Fill shared memory with whole numbers or truth values."""
     for step in range(steps):
         word = step * span + thread
         cells[word ^ (word >> shift & mask)] = array[sel(word < count, offset + word, i8(0))]
-'''
 
-_ROUNDED = '''
+
 @cuda.jit(device=True)
 def rounded(x, mantissa, smallest, largest, beyond):
     """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
@@ -258,47 +267,76 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(rint(x))
 '''
 
-_PIECES = ((("_instruction",), _ASM), (("address",), _ADDRESS), (("sel",), _SELECT), (("unrolled",), _UNROLLED), (("larger", "smaller"), _EXTREMES), (("fmax", "fmin"), _SKIPPING),
-           (("rint", "floor", "ceil", "rounded", "whole"), _WHOLE), (("sign",), _SIGN), (("comes_first", "insert", "join_lists"), _FIRST), (("insert", "join_lists"), _LISTS), (("turns_of", "cell"), _STAGED), (("stage_whole",), _STAGED_WHOLE), (("rounded", "whole"), _ROUNDED))
+_WHEN = "{{.reg .pred p; setp.ne.s32 p, {}, 0; {}}}"
+"""A load where a condition holds; elsewhere there are zeros, and memory is left alone."""
 
-_LETTERS = {"float32": "f", "float64": "d", "float16": "f", "bfloat16": "f"}
-
-
-def prelude(bodies: str) -> str:
-    """The definitions that the bodies call."""
-    called = set(re.findall(r"\b(\w+)\(", bodies))
-    return _HEAD + "".join(text for names, text in _PIECES if called.intersection(names))
+_FULL = '''
+load_{count} = ptx("{load}", "{results}", "lr")
+load_one = ptx("{one}", "{letter}", "lr")
+store_{count} = ptx("st.global.v{count}.{kind} [$0], {{{sources}}};", "", "l{results}", memory=True)
+store_one = ptx("st.global.{kind} [$0], $1;", "", "l{letter}", memory=True)
 
 
-def accesses(dtype: str) -> dict[str, str]:
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    numbers = load_{count}(pointer, there)
+    for k in range({count}):
+        v[first + k] = numbers[k]
+
+
+@cuda.jit(device=True, forceinline=True)
+def store_vector(pointer, v, first):
+    """16 bytes of a row."""
+    store_{count}(pointer, {written})
+'''
+
+_HALF = '''
+load_4 = ptx("{load}", "rrrr", "lr")
+load_one = ptx("{one}", "f", "lr")
+store_4 = ptx("st.global.v4.b32 [$0], {{$1, $2, $3, $4}};", "", "lrrrr", memory=True)
+store_one = ptx("{{.reg .b16 l; cvt.rn.{kind}.f32 l, $1; st.global.b16 [$0], l;}}", "", "lf", memory=True)
+pack = ptx("cvt.rn.{kind}x2.f32 $0, $2, $1;", "r", "ff")
+unpack = ptx("{unpack}", "ff", "r")
+
+
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    words = load_4(pointer, there)
+    for k in range(4):
+        v[first + 2 * k], v[first + 2 * k + 1] = unpack(words[k])
+
+
+@cuda.jit(device=True, forceinline=True)
+def store_vector(pointer, v, first):
+    """16 bytes of a row."""
+    store_4(pointer, {written})
+'''
+
+_UNPACK = {"f16": "{.reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h;}",
+           "bf16": "{.reg .b32 e; shl.b32 e, $2, 16; mov.b32 $0, e; and.b32 e, $2, -65536; mov.b32 $1, e;}"}
+_ONE = {"f16": ".reg .b16 l; mov.b16 l, 0; @p ld.global.nc.b16 l, [$1]; cvt.f32.f16 $0, l;",
+        "bf16": ".reg .b16 l; .reg .b32 e; mov.b16 l, 0; @p ld.global.nc.b16 l, [$1]; cvt.u32.u16 e, l; shl.b32 e, e, 16; mov.b32 $0, e;"}
+
+
+def used(definitions: str, bodies: str, extremes: str = _EXTREMES) -> str:
+    """What bodies use of the definitions here and of further ones, and what those need in turn."""
+    found = reachable("\n".join([_MACHINE, extremes, _FUNCTIONS, definitions]), names_in(bodies))
+    return found.replace("\n\n\n", "\n\n")
+
+
+def accesses(dtype: str) -> str:
     """The source of load_vector, load_one, store_vector and store_one for numbers of a dtype."""
-    letter, count = _LETTERS[dtype], 16 // BYTES[dtype]
-    values = [f"${n}" for n in range(count)]
-    at, when = f"${count}", f"${count + 1}"
-    if dtype in ("float32", "float64"):
-        kind, zero = ("f32", "0f00000000") if dtype == "float32" else ("f64", "0d0000000000000000")
-        vector = f"v{count}.{kind}"
-        clear = "".join(f"mov.{kind} {v}, {zero}; " for v in values)
-        load = f"{clear}@p ld.global.nc.{vector} {{{', '.join(values)}}}, [{at}];"
-        one = f"mov.{kind} $0, {zero}; @p ld.global.nc.{kind} $0, [$1];"
-        store = f"st.global.{vector} [$0], {{{', '.join(f'${n + 1}' for n in range(count))}}};"
-        store_one = f"st.global.{kind} [$0], $1;"
-    else:
-        half = dtype == "float16"
-        words = "abcd"
-        spread = "".join(f"mov.b32 {{l, h}}, {w}; cvt.f32.f16 ${2 * n}, l; cvt.f32.f16 ${2 * n + 1}, h; " if half else
-                         f"shl.b32 e, {w}, 16; mov.b32 ${2 * n}, e; and.b32 e, {w}, -65536; mov.b32 ${2 * n + 1}, e; " for n, w in enumerate(words))
-        clear = "".join(f"mov.b32 {w}, 0; " for w in words)
-        load = f".reg .b32 a, b, c, d, e; .reg .b16 l, h; {clear}@p ld.global.nc.v4.b32 {{a, b, c, d}}, [{at}]; {spread}"
-        one = ".reg .b16 l; .reg .b32 e; mov.b16 l, 0; @p ld.global.nc.b16 l, [$1]; " + ("cvt.f32.f16 $0, l;" if half else "cvt.u32.u16 e, l; shl.b32 e, e, 16; mov.b32 $0, e;")
-        pair = "f16x2" if half else "bf16x2"
-        packed = "".join(f"cvt.rn.{pair}.f32 {w}, ${2 * n + 2}, ${2 * n + 1}; " for n, w in enumerate(words))
-        store = f"{{.reg .b32 a, b, c, d; {packed}st.global.v4.b32 [$0], {{a, b, c, d}};}}"
-        store_one = f"{{.reg .b16 l; cvt.rn.{'f16' if half else 'bf16'}.f32 l, $1; st.global.b16 [$0], l;}}"
-    guarded = "{{.reg .pred p; setp.ne.s32 p, {}, 0; {}}}"
-    return {
-        "load_vector": f'load_vector = _instruction("{guarded.format(when, load)}", "{letter * count}", "lr")\n',
-        "load_one": f'load_one = _instruction("{guarded.format("$2", one)}", "{letter}", "lr")\n',
-        "store_vector": f'store_vector = _instruction("{store}", "", "l{letter * count}", stores=True)\n',
-        "store_one": f'store_one = _instruction("{store_one}", "", "l{letter}", stores=True)\n',
-    }
+    kind = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}[dtype]
+    count, moved = (4, "b32") if BYTES[dtype] == 2 else (16 // BYTES[dtype], kind)
+    zero, values = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(moved, "0"), [f"${n}" for n in range(count)]
+    clear = "".join(f"mov.{moved} {v}, {zero}; " for v in values)
+    load = _WHEN.format(f"${count + 1}", f"{clear}@p ld.global.nc.v{count}.{moved} {{{', '.join(values)}}}, [${count}];")
+    if BYTES[dtype] == 2:
+        written = ", ".join(f"pack(v[first + {2 * k}], v[first + {2 * k + 1}])" for k in range(4)).replace(" + 0]", "]")
+        return _HALF.format(load=load, one=_WHEN.format("$2", _ONE[kind]), kind=kind, unpack=_UNPACK[kind], written=written)
+    one = _WHEN.format("$2", f"mov.{kind} $0, {zero}; @p ld.global.nc.{kind} $0, [$1];")
+    written, letter = ", ".join(f"v[first + {k}]" for k in range(count)).replace(" + 0]", "]"), "f" if kind == "f32" else "d"
+    return _FULL.format(load=load, one=one, count=count, kind=kind, letter=letter, results=letter * count, written=written,
+                        sources=", ".join(f"${n + 1}" for n in range(count)))

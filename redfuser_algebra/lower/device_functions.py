@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
-_OURS = re.compile(r"slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
+_OURS = re.compile(r"arrays|sizes|leading|steps|arguments|checked|ptx|pointer|address|cache|unpack|pack|over_lanes|\w+_over|shapes|outputs|host|flat|slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch"
                    r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
 _DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
             "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
@@ -79,7 +80,7 @@ class DeviceFunction(Function):
     def text(self, loop: bool = False) -> str:
         """The definition."""
         body = [*self.nest[0].lines, *(["return " + ", ".join(code.text for code in self.returned)] if self.returned else [])]
-        return "\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
+        return inlined("\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"])])) + "\n"
 
 
 class RowFunctions:
@@ -279,8 +280,7 @@ class RowFunctions:
         f = self.kind("combine", self, self._current)
         for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "width"):
             f.argument(name, name)
-        f.line("seen = seen_old")
-        self._over_lanes(f, [f"seen += {moved('seen', 'i8', 'by')}"])
+        f.line(f"seen = {over_lanes('sum', 'seen_old', 'i8', 'width')}")
         self._by_stages(f, self._combine_stage)
 
     def _combine_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
@@ -288,14 +288,13 @@ class RowFunctions:
             held = self.storage.held[update.name]
             identity = Accumulator("", update.monoid, held.type).identity()
             own = f"{held.name}_old" if update.fixed else f"{self.rebased(update, '_old', f)} if seen_old > 0 else {identity}"
-            f.line(f"{held.name} = {own}")
             if MONOIDS[update.monoid].indexed:
-                f.line(f"{held.name}{WON} = {held.name}{WON}_old")
-        self._over_lanes(f, [line for update in stage for line in self._join(update)])
+                f.line(f"{held.name}, {held.name}{WON} = {own}, {held.name}{WON}_old")
+                self._over_lanes(f, self._join(update))
+            else:
+                f.line(f"{held.name} = {over_lanes(update.monoid, own, held.type, 'width')}")
 
     def _over_lanes(self, f: DeviceFunction, lines: list[str]) -> None:
-        if not lines:
-            return
         f.line("for step in range(5):")
         f.line("    by = width >> step + 1")
         f.line("    if by > 0:")
@@ -303,14 +302,11 @@ class RowFunctions:
             f.line(f"        {line}")
 
     def _join(self, update: Update) -> list[str]:
-        held = self.storage.held[update.name]
-        if MONOIDS[update.monoid].indexed:
-            won, sign = f"{held.name}{WON}", "" if update.monoid == "argmax" else "-"
-            return [f"{held.name}_b, {won}_b = {moved(held.name, 'i8', 'by')}, {moved(won, 'f8', 'by')}",
-                    f"{held.name}_it = {held.name}_b >= 0 and comes_first({sign}{won}_b, {sign}{won}, {held.name}_b, {held.name})",
-                    f"{held.name} = sel({held.name}_it, {held.name}_b, {held.name})", f"{won} = sel({held.name}_it, {won}_b, {won})"]
-        other = moved(held.name, held.type, "by")
-        return [f"{held.name} = {joined(update.monoid, held.name, other, held.type)}"]
+        held, sign = self.storage.held[update.name].name, "" if update.monoid == "argmax" else "-"
+        won = f"{held}{WON}"
+        return [f"{held}_b, {won}_b = {moved(held, 'i8', 'by')}, {moved(won, 'f8', 'by')}",
+                f"{held}_it = {held}_b >= 0 and comes_first({sign}{won}_b, {sign}{won}, {held}_b, {held})",
+                f"{held}, {won} = sel({held}_it, {held}_b, {held}), sel({held}_it, {won}_b, {won})"]
 
     # the end of a row
 
@@ -382,6 +378,17 @@ def _takes_long(term: Expr, axes: set[str]) -> bool:
     if term.op == "divide":
         return bool(axes & set(term.args[1].axes))
     return term.op in LONG or term.op == "power" and not (term.args[1].op == "const" and term.args[1].value in (1, 2, 3, 4))
+
+
+OVER = {"sum": "sum_over", "prod": "prod_over", "max": "larger_over", "min": "smaller_over", "fmax": "fmax_over", "fmin": "fmin_over"}
+"""What makes one value of those of lanes, by monoid; of whole numbers `max_over` and `min_over` do."""
+
+
+def over_lanes(monoid: str, value: str, type_: str, width: str) -> str:
+    """⊕ of what `width` neighbouring lanes have; truth values travel as whole numbers."""
+    if type_ == "b1":
+        return f"({'max_over' if monoid == 'any' else 'min_over'}(sel({value}, i4(1), i4(0)), {width}) != 0)"
+    return f"{f'{monoid}_over' if monoid in ('max', 'min') and type_ == 'i8' else OVER[monoid]}({value}, {width})"
 
 
 def moved(variable: str, type_: str, by: str) -> str:

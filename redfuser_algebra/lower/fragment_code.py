@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
-from redfuser_algebra.lower.device_functions import in_dialect, moved
+from redfuser_algebra.lower.device_functions import in_dialect, over_lanes
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Operand, Products, Weighted
 from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
 from redfuser_algebra.lower.storage_cpu import Signature, Storage
@@ -20,7 +21,7 @@ LOG2E = 1.4426950408889634
 OLD, PART, SEEN = "_old", "_part", "seen"
 UNROLLED = "unrolled()"
 """What ends a loop over arrays that must lie in registers; LLVM writes out short loops alone by itself."""
-_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|whole|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
+_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|full|whole|vector|arrays|sizes|leading|steps|arguments|fits|groups|schedules|checked|ptx|pointer|cache|unpack|multiply|over_lanes|\w+_over|shapes|outputs|host|flat|stream|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
                    r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|unrolled|pack|mma|address|range|min|max|abs|True|False|None")
 
 
@@ -96,7 +97,7 @@ class FragmentCode(Function):
             inside.append(f"({at} < {self._given(f'n_{axis}')})")
         there = " & ".join(inside) or "True"
         if leaf.type in ("f4", "f8"):
-            return Code(f"load_one({self._given(f'p_{name}')} + ({place or 0}) * SIZE, sel({there}, i4(1), i4(0)))", "f4")
+            return Code(f"load_one({self._given(f'p_{name}')} + ({place or 0}) * SIZE, {there})", "f4")
         return Code(f"{self._given(leaf.variable)}[{self._given(f'o_{name}')} + sel({there}, i8({place or 0}), i8(0))]", leaf.type)
 
     def position(self, axis: str) -> Code:
@@ -178,7 +179,8 @@ class FragmentCode(Function):
 
     def text(self, loop: bool = False) -> str:
         """The definition."""
-        return "\n".join(["@cuda.jit(device=True, forceinline=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in self.nest[0].lines or ["pass"])])
+        lines = ["@cuda.jit(device=True, forceinline=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in self.nest[0].lines or ["pass"])]
+        return inlined("\n".join(lines))
 
 
 class Folding:
@@ -205,9 +207,9 @@ class Folding:
         return substitute(expr, {t: symbol(seen) for t in subterms(expr) if t.op == "size" and t.axis == self.program.axis})
 
     def fold(self) -> FragmentCode:
-        """The state of the block's rows after a tile, and the weights of its elements; `whole` says that all take part."""
+        """The state of the block's rows after a tile, and the weights of its elements; `full` says that all take part."""
         f = self._function("fold")
-        f.argument("whole", "whole")
+        f.argument("full", "full")
         f.open(self.program.block)
         for update in self.parts.numbers:
             name = self.held(update.name)
@@ -237,8 +239,7 @@ class Folding:
         for update in folded:
             name, type_ = self.held(update.name), f.type_of(update.name)
             f.line(f"{name}_it = {Accumulator('', update.monoid, type_).identity()}")
-            joins += [f"{name}_it = {joined(update.monoid, f'{name}_it', moved(f'{name}_it', type_, by), type_)}" for by in (1, 2)]
-            joins.append(f"{name} = {joined(update.monoid, name, f'{name}_it', type_)}")
+            joins.append(f"{name} = {joined(update.monoid, name, over_lanes(update.monoid, f'{name}_it', type_, '4'), type_)}")
         if folded or weighted:
             f.open(axis)
             for update in folded:
@@ -301,7 +302,7 @@ class Folding:
             inside = f"({f.position(self.program.axis).text} < {f.argument(f'n_{self.program.axis}', '')})"
             holds = "" if mask is None else f" & {f.code(mask).to('b1').text}"
             f.taken[mask] = name = f"ok{len(f.taken) or ''}"
-            f.line(f"{name} = whole | {inside}{holds}")
+            f.line(f"{name} = full | {inside}{holds}")
         return f.taken[mask]
 
     def _add(self, f: FragmentCode, update: Update) -> None:
@@ -428,9 +429,9 @@ class OperandCode(FragmentCode):
                  f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})"]
         for variable, pointer in self.whole.items():
             at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}) * SIZE"
-            lines += ["if vector:", f"    VALUES_OF_{variable} = load_vector({at}, sel(there, i4(1), i4(0)))", "else:", "    for e in range(CHUNK):",
-                      f"        {variable}[e] = load_one({at} + e * SIZE, sel(there & (first_{columns} + e < {size}), i4(1), i4(0)))"]
-        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name})), VALUES_OF_y)"]
+            lines += ["if vector:", f"    load_vector({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
+                      f"        {variable}[e] = load_one({at} + e * SIZE, there & (first_{columns} + e < {size}))"]
+        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name})), y)"]
         arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
         self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
                                "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]

@@ -7,29 +7,17 @@ column 8·(i // 2) + 2·(lane % 4) + i % 2 of the lane's row r.  Float32 has the
 In shared memory a row lies in chunks of 16 bytes; chunk c of row r is at place c ^ (r % 8), so that neither a row nor a
 column of eight chunks meets a bank twice.
 
-Out: Python source that uses numba-cuda; `fragments(dtype, bodies)` holds only what is used.
+Out: Python source that uses numba-cuda.
 """
 from __future__ import annotations
 
-import re
-
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
 
-_SHARED = '''
-@intrinsic
-def shared_address(context, array):
-    """Where an array begins in shared memory."""
-    def emit(context, builder, signature, args):
-        pointer = context.make_array(signature.args[0])(context, builder, value=args[0]).data
-        return builder.ptrtoint(builder.addrspacecast(pointer, ir.PointerType(pointer.type.pointee, 3)), ir.IntType(32))
-    return types.int32(array), emit
-'''
-
 _COPIES = '''
-copy_chunk = _instruction("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", stores=True)
-copies_end = _instruction("cp.async.commit_group;", "", "", stores=True)
-wait_for_copies = _instruction("cp.async.wait_group 0;", "", "", stores=True)
-wait_for_all_but_the_last = _instruction("cp.async.wait_group 1;", "", "", stores=True)
+copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
+copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
+wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
+wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 '''
 
 _PLACE = '''
@@ -56,11 +44,19 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, sel((row < rows) & (chunk * CHUNK + e < columns), i4(1), i4(0)))
-                keep_chunk(place, VALUES)
+                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
+                keep_chunk(place, v)
 '''
 
 _SCORES_HALF = '''
+@cuda.jit(device=True, forceinline=True)
+def multiply(a, b, n, s):
+    """s += a · b for 16 columns from 16 · n on."""
+    for half in range(2):
+        i, j = 4 * n + 2 * half, 4 * n + 2 * half + 1
+        s[0, i], s[0, j], s[1, i], s[1, j] = mma(a[0], a[1], a[2], a[3], b[2 * half], b[2 * half + 1], s[0, i], s[0, j], s[1, i], s[1, j])
+
+
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
@@ -68,11 +64,7 @@ def multiply_rows(left, right, lane, steps, width, tile, s):
     for k in range(steps):
         a = load_matrices(i4(left + chunk_at(inner, i4(2 * k + outer), width)))
         for n in range(tile // 16):
-            b = load_matrices(i4(right + chunk_at(i4(16 * n + across), i4(2 * k + low), width)))
-            for half in range(2):
-                i = 4 * n + 2 * half
-                s[0, i], s[0, i + 1], s[1, i], s[1, i + 1] = mma(
-                    a[0], a[1], a[2], a[3], b[2 * half], b[2 * half + 1], s[0, i], s[0, i + 1], s[1, i], s[1, i + 1])
+            multiply(a, load_matrices(i4(right + chunk_at(i4(16 * n + across), i4(2 * k + low), width))), n, s)
 '''
 
 _WEIGHTED_HALF = '''
@@ -81,14 +73,10 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
     """o += p · right for `tile` rows at `right`; the weights become factors where they are."""
     inner, outer = i4(lane & 15), i4(lane >> 4)
     for k in range(tile // 16):
-        a0, a1 = pack(p[0, 4 * k], p[0, 4 * k + 1]), pack(p[1, 4 * k], p[1, 4 * k + 1])
-        a2, a3 = pack(p[0, 4 * k + 2], p[0, 4 * k + 3]), pack(p[1, 4 * k + 2], p[1, 4 * k + 3])
+        i, j = 4 * k, 4 * k + 2
+        a = pack(p[0, i], p[0, i + 1]), pack(p[1, i], p[1, i + 1]), pack(p[0, j], p[0, j + 1]), pack(p[1, j], p[1, j + 1])
         for n in range(columns // 16):
-            b = load_turned_matrices(i4(right + chunk_at(i4(16 * k + inner), i4(2 * n + outer), width)))
-            for half in range(2):
-                i = 4 * n + 2 * half
-                o[0, i], o[0, i + 1], o[1, i], o[1, i + 1] = mma(
-                    a0, a1, a2, a3, b[2 * half], b[2 * half + 1], o[0, i], o[0, i + 1], o[1, i], o[1, i + 1])
+            multiply(a, load_turned_matrices(i4(right + chunk_at(i4(16 * k + inner), i4(2 * n + outer), width))), n, o)
 '''
 
 _TAKE_HALF = '''
@@ -97,7 +85,7 @@ def take_fragment(tile, lane, columns, v):
     """The fragment of the 16 rows at `tile`, as floats."""
     for r in range(2):
         for n in range(columns // 8):
-            v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(lane // 4 + 8 * r, n, WIDTH_OF(columns)) + lane % 4 * 4))
+            v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(lane // 4 + 8 * r, n, (columns * SIZE + 127) // 128 * 128) + lane % 4 * 4))
 '''
 
 _STORE_HALF = '''
@@ -108,7 +96,7 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
     for r in range(2):
         for n in range(span // 8):
             row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r)
-            keep_pair(i4(shared + chunk_at(row, n, width) + i4((thread & 3) << 2)), y[r, 2 * n], y[r, 2 * n + 1])
+            keep_word(i4(shared + chunk_at(row, n, width) + i4((thread & 3) << 2)), pack(y[r, 2 * n], y[r, 2 * n + 1]))
     cuda.syncthreads()
     for panel in range(width // 128):
         chunk = i4((thread & 7) + 8 * panel)
@@ -116,14 +104,13 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
             row = i4(first + i * (threads // 8))
             place, target = i4(shared + chunk_at(row, chunk, width)), to + i8(row) * stride + chunk * 16
             if row < rows and chunk * CHUNK < columns:
+                words = take_words(place)
                 if vector:
-                    a, b, c, d = take_words(place)
-                    store_words(target, a, b, c, d)
+                    store_4(target, *words)
                 else:
-                    v = take_chunk(place)
                     for e in range(CHUNK):
                         if chunk * CHUNK + e < columns:
-                            store_one(target + e * SIZE, v[e])
+                            store_one(target + e * SIZE, unpack(words[e // 2])[e % 2])
     cuda.syncthreads()
 '''
 
@@ -158,7 +145,7 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
                 o[1, 2 * n + 1] += b * d
 '''
 
-_TAKE_FULL = _TAKE_HALF.replace("n, WIDTH_OF(columns)) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), WIDTH_OF(columns)) + lane % 2 * 8")
+_TAKE_FULL = _TAKE_HALF.replace("n, (columns * SIZE + 127) // 128 * 128) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), (columns * SIZE + 127) // 128 * 128) + lane % 2 * 8")
 
 _STORE_FULL = '''
 @cuda.jit(device=True, forceinline=True)
@@ -178,43 +165,50 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
 '''
 
 
-def _half(kind: str) -> dict[str, str]:
-    """The instructions for numbers of 16 bits, by name: (text, results, operands, options)."""
-    packed = "".join(f"cvt.rn.{kind}x2.f32 {w}, ${2 * n + 2}, ${2 * n + 1}; " for n, w in enumerate("abcd"))
-    spread = "mov.b32 {{l, h}}, {0}; cvt.f32.f16 {1}, l; cvt.f32.f16 {2}, h; " if kind == "f16" else "shl.b32 {1}, {0}, 16; and.b32 {2}, {0}, -65536; "
-    loose = ".reg .b32 a, b, c, d{}; ".format("; .reg .b16 l, h" if kind == "f16" else "")
-    if kind != "f16":
-        spread = "shl.b32 e, {0}, 16; mov.b32 {1}, e; and.b32 e, {0}, -65536; mov.b32 {2}, e; "
-        loose = ".reg .b32 a, b, c, d, e; "
-    eight = "".join(spread.format(w, f"${2 * n}", f"${2 * n + 1}") for n, w in enumerate("abcd"))
-    four = "{$0, $1, $2, $3}"
-    fragment = "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}}".replace("{{", "{").replace("}}", "}")
-    return {
-        "mma": f'"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {fragment};", "ffff", "rrrrrrffff", together=True',
-        "load_matrices": f'"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {four}, [$4];", "rrrr", "r", stores=True, together=True',
-        "load_turned_matrices": f'"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {four}, [$4];", "rrrr", "r", stores=True, together=True',
-        "pack": f'"cvt.rn.{kind}x2.f32 $0, $2, $1;", "r", "ff"',
-        "keep_pair": f'"{{.reg .b32 a; cvt.rn.{kind}x2.f32 a, $2, $1; st.shared.b32 [$0], a;}}", "", "rff", stores=True',
-        "load_pair": f'"{{{loose}ld.shared.b32 a, [$2]; {spread.format("a", "$0", "$1")}}}", "ff", "r", stores=True',
-        "keep_chunk": f'"{{.reg .b32 a, b, c, d; {packed}st.shared.v4.b32 [$0], {{a, b, c, d}};}}", "", "r{"f" * 8}", stores=True',
-        "take_chunk": f'"{{{loose}ld.shared.v4.b32 {{a, b, c, d}}, [$8]; {eight}}}", "{"f" * 8}", "r", stores=True',
-        "take_words": f'"ld.shared.v4.b32 {four}, [$4];", "rrrr", "r", stores=True',
-        "store_words": '"st.global.v4.b32 [$0], {$1, $2, $3, $4};", "", "lrrrr", stores=True',
-    }
+_HALF = '''
+mma = ptx("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", "ffff", "rrrrrrffff", warp=True)
+load_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
+load_turned_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
+keep_word = ptx("st.shared.b32 [$0], $1;", "", "rr", memory=True)
+take_word = ptx("ld.shared.b32 $0, [$1];", "r", "r", memory=True)
+keep_words = ptx("st.shared.v4.b32 [$0], {{$1, $2, $3, $4}};", "", "rrrrr", memory=True)
+take_words = ptx("ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True)
 
 
-_FULL = {
-    "load_four": '"ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", stores=True',
-    "load_pair": '"ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", stores=True',
-    "keep_chunk": '"st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", stores=True',
-    "store_pair": '"st.global.v2.f32 [$0], {$1, $2};", "", "lff", stores=True',
-}
+@cuda.jit(device=True, forceinline=True)
+def load_pair(place):
+    """Two neighbouring numbers of a tile."""
+    return unpack(take_word(place))
 
-_FAST = '''
-two_to_the = _instruction("ex2.approx.ftz.f32 $0, $1;", "f", "f")
+
+@cuda.jit(device=True, forceinline=True)
+def keep_chunk(place, v):
+    """16 bytes into shared memory."""
+    keep_words(place, pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]))
 '''
 
-_BOUNDED = '''
+_FULL = '''
+load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
+load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
+keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+
+@cuda.jit(device=True, forceinline=True)
+def keep_chunk(place, v):
+    """16 bytes into shared memory."""
+    keep_four(place, v[0], v[1], v[2], v[3])
+'''
+
+_COMMON = '''
+def width_of(count):
+    """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
+    return -(-count * SIZE // 128) * 128
+
+
+two_to_the = ptx("ex2.approx.ftz.f32 $0, $1;", "f", "f")
+
+
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
     """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
@@ -222,20 +216,7 @@ def bounded(factor):
 '''
 
 
-def fragments(dtype: str, bodies: str) -> str:
-    """The definitions for numbers of a dtype that the bodies call, and those that they call in turn."""
-    half = BYTES[dtype] == 2
-    texts = {"multiply_rows": _SCORES_HALF if half else _SCORES_FULL, "add_weighted_rows": _WEIGHTED_HALF if half else _WEIGHTED_FULL,
-             "take_fragment": _TAKE_HALF if half else _TAKE_FULL, "store_tile": _STORE_HALF if half else _STORE_FULL, "load_tile": _LOAD, "bounded": _BOUNDED}
-    values = ", ".join(f"v[{n}]" for n in range(16 // BYTES[dtype]))
-    texts = {name: text.replace("VALUES", values).replace("WIDTH_OF(columns)", "(columns * SIZE + 127) // 128 * 128") for name, text in texts.items()}
-    used = "".join(text for name, text in texts.items() if _calls(bodies, name))
-    known = _half("f16" if dtype == "float16" else "bf16") if half else _FULL
-    machine = "".join(f"{name} = _instruction({how})\n" for name, how in known.items() if _calls(bodies + used, name))
-    base = "".join(text for name, text in (("shared_address", _SHARED), ("copies_end", _COPIES), ("two_to_the", _FAST), ("chunk_at", _PLACE))
-                   if _calls(bodies + used, name))
-    return f"{base}\n{machine}\n{used}"
-
-
-def _calls(bodies: str, name: str) -> bool:
-    return re.search(rf"\b{name}\(", bodies) is not None
+def fragments(dtype: str) -> str:
+    """The definitions for numbers of a dtype."""
+    half = [_HALF.format(kind="f16" if dtype == "float16" else "bf16"), _SCORES_HALF, _WEIGHTED_HALF, _TAKE_HALF, _STORE_HALF]
+    return "\n".join([_COPIES, _COMMON, _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKE_FULL, _STORE_FULL])])

@@ -25,40 +25,28 @@ class Choice:
     made: str
 
 
-_DESCRIBED = '''
-def described(array):
-    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
-    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
-    if there is None:
-        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
-    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
-    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
-    if strides is not None and tuple(strides) != whole:
-        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
-    return shape, dtype
-
-
-def sizes_of(arrays):
-    """The length of every axis and the batch's shape; each array has all batch axes or none."""
-    sizes, leading = {}, ()
+_CHECKED = '''
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
     for name, array in arrays.items():
-        (shape, dtype), own = described(array), AXES[name]
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
         ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
-        if len(shape) < len(own):
-            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
-        for axis, size in zip(own, inner):
-            if sizes.setdefault(axis, size) != size or size == 0:
-                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
-            if size >= 2**31:
-                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
-        leading = leading or ahead
-        if ahead not in ((), leading):
-            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
-        if dtype != DTYPES[name]:
-            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
-    if 0 in leading:
-        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
-    return sizes, leading
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
 '''
 
 _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
@@ -72,9 +60,7 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
     parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
     outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
     for chosen, blocks, threads in launches:
-        if chosen not in KERNELS:
-            KERNELS[chosen] = make(*chosen)
-        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
     results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
     return results[0] if len(results) == 1 else tuple(results)'''
 
@@ -88,9 +74,9 @@ def host(program: TileProgram, names: Mapping[str, str], signature: Signature, d
     tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
               "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
               "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
-              f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", "KERNELS = {}", ""]
+              f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", ""]
     given = _given(program, names)
-    return [*tables, *_DESCRIBED.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *_RUN.replace("GIVEN", given).splitlines()]
+    return [*tables, *_CHECKED.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *_RUN.replace("GIVEN", given).splitlines()]
 
 
 def _given(program: TileProgram, names: Mapping[str, str]) -> str:
@@ -113,11 +99,13 @@ def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signatu
 def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
     """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
     but `fixed` ones, which are `whole` numbers, and counts."""
-    sizes = dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own if a not in program.copies and a not in fixed)
-    scalars, axes = {"i8": "np.int64", "b1": "np.bool_"}, {names[name]: own for name, own in program.inputs.items()}
-    arguments = [part for name, own in axes.items() for part in (name, f"np.int64({' * '.join(['1', *(f'sizes[{a!r}]' for a in own)])} * (len(described({name})[0]) > {len(own)}))")]
-    arguments += [*(f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params), *(f"{whole}(sizes[{a!r}])" for a in sizes), *(f"np.int64({each})" for each in counts)]
+    sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
+    scalars, arrays = {"i8": "np.int64", "b1": "np.bool_"}, [names[name] for name in program.inputs]
+    numbers = [f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params]
+    numbers += [f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []
     return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
-            f"    sizes, leading = sizes_of({{{', '.join(f'{n!r}: {n}' for n in axes)}}})", *chosen, "    arguments = [", *(f"        {each}," for each in arguments), "    ]",
+            f"    arrays = {{{', '.join(f'{name!r}: {name}' for name in arrays)}}}", "    sizes, leading, steps = checked(arrays)", *chosen,
+            "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
+            f"    arguments += [{', '.join([*numbers, *(f'np.int64({each})' for each in counts)])}]",
             "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
             "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -7,7 +7,7 @@ several blocks share one: each leaves its state in memory, and a second launch j
 """
 from __future__ import annotations
 
-from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
+from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, used
 from redfuser_algebra.lower.device_functions import RowFunctions
 from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
 from redfuser_algebra.lower.formulas_cpu import indented
@@ -55,12 +55,10 @@ class RowPrinter:
             self.functions.map(place, self.outputs[place])
         pieces = [lines for lines in (self._load(), self._store() if self._real_maps() else [], self._kernel(), self._host()) if lines]
         text = "\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)])
-        called = prelude(text) + text
-        used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in called)
         vector = 16 // BYTES[self.dtype]
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
-        constants = [f"SIZE, VECTOR, FLIGHT = {BYTES[self.dtype]}, {vector}, {flight}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1", f"ROWS = {self.rows_of_a_block}"]
-        body = prelude(used + text) + "\n\n" + used + "\n".join(constants) + "\n\n\n" + text
+        constants = [f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1"]
+        body = "\n\n".join([used(accesses(self.dtype), text), "\n".join(constants) + "\n", text])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names))
 
     def _real_maps(self) -> list[int]:
@@ -83,14 +81,13 @@ class RowPrinter:
                  '    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""',
                  "    for flight in range(FLIGHT):", "        number = first + flight * span + thread", "        full = number < vectors",
                  "        place = begin + head + number * VECTOR", "        for k in range(VECTOR):",
-                 "            ok[flight * VECTOR + k] = full", "            at[flight * VECTOR + k] = i4(place + k)"]
+                 "            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)"]
         for number, name in enumerate(self.streams):
-            values = ", ".join(f"v_{name}[flight * VECTOR + {k}]" for k in range(16 // BYTES[self.dtype]))
-            vector = [f"{values} = load_vector(p_{name} + place * SIZE, sel(full, i4(1), i4(0)))"]
-            single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, sel(full, i4(1), i4(0)))"]
+            vector = [f"load_vector(p_{name} + place * SIZE, full, v_{name}, flight * VECTOR)"]
+            single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, full)"]
             lines += indented(indented(vector if number == 0 else [f"if even_{name}:", *indented(vector), "else:", *indented(single)]))
-        lines += ["    edge = first == 0 and thread < edges", "    ok[TILE] = edge", "    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
-        lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))" for name in self.streams]
+        lines += ["    edge = first == 0 and thread < edges", "    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
+        lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, edge)" for name in self.streams]
         for name in self.others:
             lines += ["    for slot in range(SLOTS):", f"        v_{name}[slot] = {self.names[name]}[o_{name} + sel(ok[slot], at[slot], i4(0))]"]
         return ["@cuda.jit(device=True)", *lines]
@@ -100,9 +97,8 @@ class RowPrinter:
                 *(part for n in self.others for part in (self.names[n], f"o_{n}")), "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
 
     def _store(self) -> list[str]:
-        values = ", ".join(f"y[flight * VECTOR + {k}]" for k in range(16 // BYTES[self.dtype]))
         return ["@cuda.jit(device=True)", "def store(pointer, even, ok, at, y):", '    """Write a tile of the row."""', "    for flight in range(FLIGHT):",
-                "        if ok[flight * VECTOR] and even:", f"            store_vector(pointer + at[flight * VECTOR] * SIZE, {values})",
+                "        if ok[flight * VECTOR] and even:", "            store_vector(pointer + at[flight * VECTOR] * SIZE, y, flight * VECTOR)",
                 "        elif ok[flight * VECTOR]:", "            for k in range(VECTOR):",
                 "                store_one(pointer + (at[flight * VECTOR] + k) * SIZE, y[flight * VECTOR + k])",
                 "    if ok[TILE]:", "        store_one(pointer + at[TILE] * SIZE, y[TILE])"]
@@ -114,7 +110,7 @@ class RowPrinter:
         fold = functions.called("fold", {f"{v}_old": v for v in ("seen", *(n for n, _ in state))})
         body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._empty(), "first = 0", "more = not joins", "while more:",
                 *indented([*self._loaded(), f"{functions.listed('')} = {fold}", *self._onward()]), *self._joined_parts(), *self._merges(), *self._results()]
-        return [f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
+        return ["@cache", f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
                 "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'", *indented(self._constants()),
                 "", f"    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
 

@@ -8,11 +8,10 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, prelude
+from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
@@ -50,27 +49,26 @@ class _Printer:
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
         host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held()))
-        found = fragments(self.dtype, make)
-        used = "".join(line for name, line in accesses(self.dtype).items() if f"{name}(" in found + make)
-        constants = f"SIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}\n"
-        body = prelude(used + found + make) + "\n\n" + constants + used + found + "\n\n" + make + "\n\n\n" + host
+        found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype)}", make, SINGLE_EXTREMES)
+        body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True)
 
     # sizes that a kernel is made for
 
     def _make(self) -> list[str]:
         lengths = "".join(f", n_{a}" for a in self.parts.lengths)
-        makers = [line for maker in self.makers.values() for line in [*self._written_out(maker.text()), ""]]
+        makers = [line for maker in self.makers.values() for line in [*maker.text().splitlines(), ""]]
         functions = [line for each in (self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
-        body = [*self._sizes(), "", *makers, *self._fetch(), "", *functions, *self._kernel(), "", *self._join()]
-        return [f"def make(stage, warps, TILE, vector{lengths}):",
+        body = [*self._sizes(), "", *makers, *self._fetch(), "", *functions, *self._kernel()]
+        return ["@cache", f"def make(stage, warps, TILE, vector{lengths}):",
                 '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""',
-                *_in(body), "", "    return join if stage == 'join' else kernel"]
+                *_in(body), "", "    return kernel"]
 
     def _sizes(self) -> list[str]:
         block = self.program.block
+        axes = [f"n_{a}" for a in self.parts.lengths]
         one = [] if block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
-        lines = [*one, "ROWS, THREADS, COLUMNS, splits = 16 * warps, 32 * warps, TILE // 4, stage == 'part'", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+        lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
@@ -78,7 +76,7 @@ class _Printer:
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
             lines.append(f"{into} = {place}")
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
-        return [*lines, f"BYTES = shared_bytes(warps, TILE, {', '.join(f'n_{a}' for a in self.parts.lengths)})"]
+        return [*lines, f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
 
     # what comes into shared memory
 
@@ -98,10 +96,6 @@ class _Printer:
         """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
         value = operand.value
         return value.op == "input" and self.program.inputs[value.name][-2:] == (operand.rows, operand.columns) and self.signature.arrays[value.name] in ("f4", "f8")
-
-    def _written_out(self, text: str) -> list[str]:
-        """Lines with the elements of a chunk in place of its name."""
-        return re.sub(r"VALUES_OF_(\w+)", lambda m: ", ".join(f"{m[1]}[{n}]" for n in range(16 // BYTES[self.dtype])), text).splitlines()
 
     def _load(self, operand: Operand, to: str) -> list[str]:
         """The statement that brings a tile, with zeros where its matrix has ended."""
@@ -128,22 +122,22 @@ class _Printer:
                 *(f"part_{v.name}" for v in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
 
     def _kernel(self) -> list[str]:
-        axis = self.program.axis
-        lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
-        body = ["thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)", "part, number = number % parts, number // parts", *self._place(), *self._state("held", "o"),
-                "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", "begin = i4(part * piece)", f"end = i4(min(begin + piece, n_{axis}))",
-                "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
-                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()",
-                "while t0 < end:", *_in(self._tile()), "wait_for_copies()", "cuda.syncthreads()", "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
+        body = ["thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)", "if not joins:", "    part, number = number % parts, number // parts",
+                *self._place(), *self._state("held", "o"), "shared = shared_address(cuda.shared.array(BYTES, types.uint8))",
+                "if joins:", *_in(self._joined()), "else:", *_in(self._folded()), "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
         return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
 
-    def _join(self) -> list[str]:
-        """The kernel that makes whole rows of what parts left."""
-        body = ["thread, number = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x)", *self._place(), *self._state("held", "o"), *self._state("other", "b"),
-                "shared = shared_address(cuda.shared.array(BYTES, types.uint8))", "for part in range(parts):", *_in(self._take()),
+    def _folded(self) -> list[str]:
+        """The state of the block's rows after this part of their elements, tile by tile."""
+        lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
+        return ["begin = i4(part * piece)", f"end = i4(min(begin + piece, n_{self.program.axis}))", "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
+                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()", "while t0 < end:", *_in(self._tile()), "wait_for_copies()", "cuda.syncthreads()"]
+
+    def _joined(self) -> list[str]:
+        """The state of whole rows from what parts left."""
+        return [*self._state("other", "b"), "for part in range(parts):", *_in(self._take()),
                 f"    seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)", "    seen = seen_old + seen_part",
-                f"    merge({', '.join(self.merge.arguments)})", *self._results()]
-        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def join({', '.join(self._arguments())}):", *_in(body)]
+                f"    merge({', '.join(self.merge.arguments)})"]
 
     def _rows(self, numbers: Iterable[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
         """Loops over what a lane has of the state, at `place` in memory."""

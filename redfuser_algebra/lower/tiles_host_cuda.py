@@ -23,22 +23,13 @@ NUMBERS = 160
 """How many numbers of fragments a lane holds, which leaves registers for the rest."""
 
 _SIZES = '''
-def width_of(count):
-    """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
-    return -(-count * SIZE // 128) * 128
-
-
 def span_of(count):
     """How many columns a block takes: all, if registers hold them."""
     return -(-count // 16) * 16 if count <= WIDEST else WIDEST // 32 * 16
-
-
-def aligned(array):
-    """Whether an array of the GPU begins at a multiple of 16 bytes; others are copied to such a place."""
-    there = getattr(array, "__cuda_array_interface__", None)
-    return there is None or there["data"][0] % 16 == 0
 '''
 
+_ALIGNED = 'getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0'
+"""Whether an array of the GPU begins at a multiple of 16 bytes; others are copied to such a place."""
 
 PARTS, BLOCKS, PIECE = 64, 256, 512
 """Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
@@ -54,26 +45,26 @@ def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, 
     kinds = ", ".join(lengths)
     chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
               *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
-              f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},)) and all(map(aligned, ({', '.join(names[n] for n in program.inputs)},)))",
-              f"    schedules = [each for each in SCHEDULES if shared_bytes(*each, {kinds}) <= {SHARED} and numbers_held(*each, {kinds}) <= {NUMBERS} and (each[0] == 1 or 8 * each[0] < {rows})]",
+              f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},)) and all({_ALIGNED} for each in arrays.values())",
+              f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == 1 or 8 * warps < {rows})",
+              f"    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]",
               "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
               "    warps, tile = schedules[0]", f"    blocks = groups * -(-{rows} // (16 * warps)) * {spans}",
               f"    parts = max(1, min({PARTS}, {BLOCKS} // blocks, {length} // {PIECE}))", f"    piece = -(-{length} // (parts * tile)) * tile", f"    parts = -(-{length} // piece)",
               f"    make_for = (warps, tile, vector, {kinds})",
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
-    return [f"SCHEDULES, WIDEST = {SCHEDULES}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_shared_bytes(parts), "", "",
+    return [f"SCHEDULES, WIDEST = {SCHEDULES}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
             *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
 
 
-def _shared_bytes(parts: Products) -> list[str]:
-    """Tiles that stay, two stages of those that come, and room for what is written at the end."""
+def _needs(parts: Products) -> list[str]:
+    """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
     stay, come = (" + ".join(f"{parts.height(o)} * width_of({parts.width(o)})" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
     spans = [f"    SPAN_{a} = span_of(n_{a})" for a in parts.columns]
     given = ", ".join(["warps", "TILE", *(f"n_{a}" for a in parts.lengths)])
     fragments = len(parts.scores) + len(parts.elements) + len(parts.weighted)
-    written = " + ".join(["0", *(f"ROWS * width_of(SPAN_{a})" for a in parts.columns)])
-    return [f"def shared_bytes({given}):", '    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results."""',
-            "    ROWS = 16 * warps", *spans, f"    return max({stay} + 2 * ({come}), {written})", "", "",
-            f"def numbers_held({given}):", '    """Numbers in the fragments of a lane."""', *spans,
-            f"    return {' + '.join([f'{fragments} * TILE // 2', *(f'SPAN_{w.columns} // 2' for w in parts.weighted)])}"]
+    written = " + ".join(f"ROWS * width_of(SPAN_{a})" for a in parts.columns) or "0"
+    numbers = " + ".join([f"{fragments} * TILE // 2", *(f"SPAN_{w.columns} // 2" for w in parts.weighted)])
+    return [f"def needs({given}):", '    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""',
+            "    ROWS = 16 * warps", *spans, f"    return max({stay} + 2 * ({come}), {written}), {numbers}"]

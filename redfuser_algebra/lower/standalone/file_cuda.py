@@ -27,23 +27,29 @@ LENGTHS = (1, 31, 1000, 8191, 100000)
 
 @dataclass(frozen=True)
 class CudaExport:
-    """What a file is made of.  `draws` names a kind of numbers for each input, `limit` the error that its check allows."""
+    """What a file is made of.  `types` and `draws` name a type and a kind of numbers for each input, `limit` the error that its check allows."""
 
     operator: Operator
     form: FusedForm
     program: TileProgram
     source: CudaSource
     certificate: str
+    types: Mapping[str, str]
     draws: Mapping[str, str]
     limit: float
+
+    def real(self, name: str) -> bool:
+        """Whether an input holds real numbers."""
+        return self.types[name] in ("f4", "f8")
 
 
 def cuda_text(export: CudaExport) -> str:
     """The whole file."""
-    meant, main = "\n".join(numpy_definition(export.operator)), _main(export)
-    tools = reachable("".join(map(body_of, TOOLS)), names_in("\n".join((meant, main))), AXES=repr(export.operator.axes))
+    meant, launched = "\n".join(numpy_definition(export.operator)), _launched(export)
+    main = _main(export, "launched" if launched else "launch")
+    tools = reachable("".join(map(body_of, TOOLS)), names_in("\n".join((meant, launched, main))), AXES=repr(export.operator.axes))
     tools = tools.replace("AXES", "ALL_AXES")
-    body = [export.source.body, tools, meant.replace("AXES", "ALL_AXES"), main]
+    body = [export.source.body.rstrip(), tools, meant.replace("AXES", "ALL_AXES"), *filter(None, [launched]), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
     as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
     top = header(export.operator, export.form, export.certificate, [
@@ -52,35 +58,50 @@ def cuda_text(export: CudaExport) -> str:
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
 
-def _main(export: CudaExport) -> str:
-    operator, axis, names = export.operator, export.program.axis, export.source.names
-    sizes = {a: 3 + place for place, a in enumerate(operator.axes) if a != axis}
-    fixed = "".join(f'"{a}": {size}, ' for a, size in sizes.items())
-    scalars = {name: (3 if name in export.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
-    given, narrow = [*operator.inputs, *operator.params], export.source.dtype == "bfloat16"
-    lengths = [length for length in LENGTHS if length > 1 or not any(MONOIDS[u.monoid].counted for u in export.program.updates)]
+DRAWN = {"normal": "rng.standard_normal({})", "positive": "rng.uniform(0.5, 2.0, {})", "unit": "rng.uniform(0.01, 0.99, {})",
+         "whole": "rng.integers(0, length, {})", "bits": "rng.integers(0, 2, {})"}
+"""Numbers of a kind, with a shape, as code."""
+
+
+def _launched(export: CudaExport) -> str:
+    """A function that calls `launch` with arrays and axes as the operator has them; "" where `launch` itself takes them so."""
+    operator, narrow = export.operator, export.source.dtype == "bfloat16"
     moved = [f"turned({name}, {operator.inputs[name]!r}, {own!r})" if own != operator.inputs[name] else name for name, own in export.program.inputs.items()]
-    moved = [f"to_bfloat16({code}) if DTYPES[{names[name]!r}] == np.uint16 else {code}" if narrow else code for name, code in zip(export.program.inputs, moved, strict=True)]
-    written = [export.program.stored(own) for own in export.program.output_axes]
-    results = [f"from_bfloat16(outputs[{n}])" if narrow and type_ == "f4" else f"outputs[{n}]" for n, type_ in enumerate(export.source.outputs)]
-    back = [f"turned({result}, {own!r}, {axes!r})" for result, own, axes in zip(results, written, export.program.output_axes, strict=True)]
-    kinds = {name: export.draws[name] for name in operator.inputs}
-    stored = "from_bfloat16(to_bfloat16(VALUES)) if DTYPES[names[name]] == np.uint16 else VALUES" if narrow else "VALUES.astype(DTYPES[names[name]])"
-    stored = stored.replace("VALUES", "drawn(rng, kinds[name], shape, length)")
+    moved = [f"to_bfloat16({code})" if narrow and export.real(name) else code for name, code in zip(export.program.inputs, moved, strict=True)]
+    given = [*operator.inputs, *operator.params]
+    back = []
+    for place, (own, type_) in enumerate(zip(export.program.output_axes, export.source.outputs, strict=True)):
+        result = f"from_bfloat16(outputs[{place}])" if narrow and type_ == "f4" else f"outputs[{place}]"
+        back.append(result if own == export.program.stored(own) else f"turned({result}, {export.program.stored(own)!r}, {own!r})")
+    if [*moved, *operator.params] == given and back == [f"outputs[{place}]" for place in range(len(back))]:
+        return ""
+    turned = ["def turned(array, axes, order):", '    """An array with its last axes in another order."""', "    leading = array.ndim - len(axes)",
+              "    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))", "", ""]
+    lines = [f"def launched({', '.join(given)}):", '    """`launch` with the axes as the operator has them."""',
+             f"    outputs = launch({', '.join([*moved, *operator.params])})", "    outputs = outputs if isinstance(outputs, tuple) else (outputs,)",
+             f"    return {', '.join(back)}{',' if len(back) == 1 else ''}"]
+    return "\n".join([*(turned if "turned(" in "".join(lines) else []), *lines])
+
+
+def _main(export: CudaExport, function: str) -> str:
+    operator, axis, narrow = export.operator, export.program.axis, export.source.dtype == "bfloat16"
+    sizes = {a: "length" if a == axis else str(3 + place) for place, a in enumerate(operator.axes)}
+    scalars = {name: (3 if name in export.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
+    lengths = [length for length in LENGTHS if length > 1 or not any(MONOIDS[u.monoid].counted for u in export.program.updates)]
+    drawn = []
+    for name, own in operator.inputs.items():
+        shape = [*(["3"] if axis in own else []), *(sizes[a] for a in own)]
+        value = DRAWN[export.draws[name]].format(f"({', '.join(shape)}{',' * (len(shape) == 1)})")
+        bits = narrow and export.real(name)
+        drawn.append(f'"{name}": ' + (f"from_bfloat16(to_bfloat16({value}))" if bits else f"{value}.astype(DTYPES[{export.source.names[name]!r}])"))
+    between = "," + chr(10) + 18 * " "
     return "\n".join([
-        "def turned(array, axes, order):", '    """An array with its last axes in another order."""', "    leading = array.ndim - len(axes)",
-        "    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))", "", "",
-        f"def launched({', '.join(given)}):", '    """`launch` with the axes as the operator has them."""',
-        f"    outputs = launch({', '.join([*moved, *operator.params])})", "    outputs = outputs if isinstance(outputs, tuple) else (outputs,)",
-        f"    return {', '.join(back)}{',' if len(back) == 1 else ''}", "", "",
         "def main():", '    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""',
         "    if not cuda.is_available():", '        print("There is no GPU here, or no driver for one: nothing was checked.")', "        return 1",
-        f"    kinds, scalars, cases = {kinds!r}, {scalars!r}, []",
-        f"    for length in {tuple(lengths)!r}:",
-        f'        sizes, rng = {{{fixed}"{axis}": length}}, np.random.default_rng(length)',
-        f"        axes, names = {dict(operator.inputs)!r}, {names!r}",
-        "        shapes = {name: (3,) * (" + repr(axis) + " in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}",
-        f"        arrays = {{name: {stored} for name, shape in shapes.items()}}",
-        f'        cases.append((f"{operator.name}, {axis} = {{length}}", arrays, scalars))',
-        f"    return 0 if passed_over(launched, definition, cases, {export.limit!r}) else 1", "", "",
+        "    errors = {}", f"    for length in {tuple(lengths)!r}:", "        rng = np.random.default_rng(length)",
+        f"        arrays = {{{between.join(drawn)}}}", '        with np.errstate(all="ignore"):',
+        f"            wanted = definition(*arrays.values(), {', '.join(map(repr, scalars.values()))})".replace(", )", ")"),
+        f"        errors[length] = distance({function}(*arrays.values(), {', '.join(map(repr, scalars.values()))}), wanted)".replace(", )", ")"),
+        f'        print(f"{operator.name}, {axis} = {{length}}: error {{errors[length]:.1e}} of the largest value, at most {export.limit:g} is right")',
+        f"    return 0 if max(errors.values()) <= {export.limit!r} else 1", "", "",
         'if __name__ == "__main__":', "    sys.exit(main())"])
