@@ -133,7 +133,7 @@ def test_peers_that_are_installed_compute_the_same(name, module, monkeypatch):
     for key in keys[:2]:
         if key in workload.peers:
             got = prepare(found, workload.peers[key], arrays)()
-            assert measure._distance(measure._parts(got), measure._parts(workload.peers["numpy"](**wide))) <= measure.TOLERANCE
+            assert measure.distance(measure.parts(got), measure.parts(workload.peers["numpy"](**wide))) <= measure.TOLERANCE
 
 
 def test_the_workloads_are_those_that_were_promised():

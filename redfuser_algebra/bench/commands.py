@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 import redfuser_algebra as ra
-from redfuser_algebra.bench import discovery, levels, measure, peers, plot, report, scaling
+from redfuser_algebra.bench import discovery, gpu, levels, measure, peers, plot, report, scaling
+from redfuser_algebra.bench.gpu_workloads import GPU_WORKLOADS
 from redfuser_algebra.bench.workloads import WORKLOADS, Workload
 from redfuser_algebra.console import progress, show_lines, show_table
 from redfuser_algebra.language.errors import OperatorError
@@ -45,8 +46,13 @@ def bench_workloads(
         quick: Annotated[bool, typer.Option("--quick", help="Small shapes and few runs: whether everything works.")] = False,
         runs: Annotated[int | None, typer.Option(min=1, help="Turns of each contestant; 15, or 3 if quick.")] = None,
         json_file: JsonFile = None, plot_file: PlotFile = None,
-        report_file: Annotated[Path | None, typer.Option("--report", help="Write a report in Markdown here.")] = None) -> int:
+        report_file: Annotated[Path | None, typer.Option("--report", help="Write a report in Markdown here.")] = None,
+        on_gpu: Annotated[bool, typer.Option("--gpu", help=f"On a GPU, next to torch, FlashAttention, flex_attention and Triton: {', '.join(GPU_WORKLOADS)}.")] = False) -> int:
     """Kernels next to NumPy, SciPy, torch, JAX and what reading and copying alone take, in one process, by turns."""
+    if on_gpu:
+        if shape or plot_file:
+            raise OperatorError("redfuser bench --gpu", "--shape and --plot are for CPUs alone", "leave them out; --quick takes small shapes")
+        return _bench_gpu(names, quick, runs or (5 if quick else 30), json_file, report_file)
     chosen, others = _chosen(names)
     size = _shape(shape, chosen) if shape else None
     checked = plot.checked(plot_file) if plot_file else None
@@ -70,6 +76,26 @@ def bench_workloads(
     return 0
 
 
+def _bench_gpu(names: list[str] | None, quick: bool, runs: int, json_file: str | None, report_file: Path | None) -> int:
+    """What was measured until Ctrl-C is shown and written all the same."""
+    chosen = [GPU_WORKLOADS[name] for name in GPU_WORKLOADS if name in _known(names, list(GPU_WORKLOADS))]
+    device = gpu.this_device()
+    for path in filter(None, (json_file, report_file)):
+        files.writable(Path(path))
+    results = gpu.GpuResults(device.about, runs)
+    try:
+        _collect("measuring", (gpu.measured(each, device, each.workload.quick if quick else None, runs) for each in chosen), results.rows, len(chosen))
+        results.complete = True
+    finally:
+        show_table(*gpu.table(results.rows))
+        show_lines([*report.remarks(row.measured for row in results.rows), gpu.summary(results)])
+        if json_file:
+            _write_json(json_file, results.record())
+        if report_file:
+            files.save_text(report_file, gpu.markdown(results, f"redfuser {' '.join(sys.argv[1:])}"))
+    return 0
+
+
 def _steps(results: report.Results, chosen: list[Workload], others: list[str], size: tuple[int, ...] | None, quick: bool) -> Iterator[None]:
     """Measure one thing after the other; what is known is in the results at once."""
     yield
@@ -87,14 +113,18 @@ def _steps(results: report.Results, chosen: list[Workload], others: list[str], s
 
 def _chosen(names: list[str] | None) -> tuple[list[Workload], list[str]]:
     """Workloads and other measurements by name; all if none is named.  Raises OperatorError."""
-    known = [*WORKLOADS, *OTHERS]
+    wanted = _known(names, [*WORKLOADS, *OTHERS])
+    return [WORKLOADS[name] for name in WORKLOADS if name in wanted], [name for name in OTHERS if name in wanted]
+
+
+def _known(names: list[str] | None, known: list[str]) -> list[str]:
+    """The names, all if none is given.  Raises OperatorError for one that is unknown."""
     for name in names or []:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3)
             raise OperatorError(f"the workload {name!r}", "there is none of that name",
                                 f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known)}")
-    wanted = names or known
-    return [WORKLOADS[name] for name in WORKLOADS if name in wanted], [name for name in OTHERS if name in wanted]
+    return names or known
 
 
 def _shape(text: str, chosen: list[Workload]) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ def measured(workload: Workload, shape: tuple[int, ...] | None = None, runs: int
     arrays = workload.draw(np.random.default_rng(seed), shape or workload.shape)
     wide = {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in arrays.items()}
     with np.errstate(all="ignore"):
-        expected = _parts(workload.peers["numpy"](**wide))
+        expected = parts(workload.peers["numpy"](**wide))
     del wide
     contestants: dict[str, Timed] = {}
     calls: dict[str, Call] = {}
@@ -117,12 +117,12 @@ def _admitted(prepared: Callable[[], Call] | str, expected: list[np.ndarray] | N
         return Timed(why=prepared), None
     try:
         call = prepared()
-        got = _parts(call())
+        got = parts(call())
     except Exception as error:  # a peer may fail in as many ways as there are peers, and the others go on
         return Timed(why=f"failed: {type(error).__name__}: {error}".splitlines()[0]), None
     if expected is None:
         return Timed(), call
-    distance = _distance(got, expected)
+    distance = distance(got, expected)
     if distance > TOLERANCE:
         return Timed(error=distance, why=f"wrong: {distance:.1e} of the largest value away from float64 NumPy"), None
     return Timed(error=distance), call
@@ -156,11 +156,11 @@ def _come_to_rest() -> None:
         worked = time.process_time() - before
 
 
-def _parts(result: object) -> list[np.ndarray]:
+def parts(result: object) -> list[np.ndarray]:
     return [np.asarray(part) for part in (result if isinstance(result, (tuple, list)) else (result,))]
 
 
-def _distance(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
+def distance(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """The largest difference in units of the largest value; of positions, the part that is elsewhere."""
     if [a.shape for a in got] != [b.shape for b in expected]:
         return np.inf

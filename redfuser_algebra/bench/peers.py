@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -109,10 +109,13 @@ def equal_threads(number: int) -> AbstractContextManager:
     return threadpool_limits(number)
 
 
-def versions() -> dict[str, str]:
+PACKAGES = ("redfuser-algebra", "numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib")
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """The versions of all libraries that take part."""
     found = {}
-    for name in ("redfuser-algebra", "numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib"):
+    for name in packages:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -142,9 +142,9 @@ def markdown(results: Results, command: str) -> str:
     if unsettled():
         lines += ["Set in this environment: " + ", ".join(f"{name}={value}" for name, value in unsettled().items()) + ".", ""]
     lines += ["## Side by side", "", f"The column {OURS} is in milliseconds; the others say how many times as long the contestant takes.", "",
-              *_markdown_table(head[:-1], [row[:-1] for row in rows]), "", *_listed("Not timed", remarks(results.rows)),
+              *markdown_table(head[:-1], [row[:-1] for row in rows]), "", *listed("Not timed", remarks(results.rows)),
               "## Targets", "", summary(results) + ".", "",
-              *_markdown_table(["workload", "target", "measured"], [
+              *markdown_table(["workload", "target", "measured"], [
                   [row.workload, str(target), _ratio(target.most, row.ratio(target))] for row in results.rows for target in row.targets])]
     lines += [*_scaling(results), "", "## Missed", "", *([f"- {line}" for line in missed(results)] or ["Nothing."])]
     return "\n".join(lines) + "\n"
@@ -158,10 +158,10 @@ def _scaling(results: Results) -> list[str]:
             by_length.setdefault(row.length, {})[row.operator] = row.microseconds
         names = list(dict.fromkeys(row.operator for row in results.lengths))
         lines += ["", "## Length", "", "One row; microseconds of a call, and nanoseconds of an element.", "",
-                  *_markdown_table(["elements", *names], [[f"{length:,}", *(_both(times, name, length) for name in names)] for length, times in by_length.items()])]
+                  *markdown_table(["elements", *names], [[f"{length:,}", *(_both(times, name, length) for name in names)] for length, times in by_length.items()])]
     if results.compiled:
         lines += ["", "## First call", "", f"In a new process: compiled (at most {COLD:g} s), and from the cache (at most {WARM:g} s).", "",
-                  *_markdown_table(*first_calls(results.compiled))]
+                  *markdown_table(*first_calls(results.compiled))]
     return lines
 
 
@@ -169,9 +169,11 @@ def _both(times: Mapping[str, float], name: str, length: int) -> str:
     return f"{times[name]:,.1f} ({1000 * times[name] / length:.2f})" if name in times else ""
 
 
-def _listed(title: str, lines: list[str]) -> list[str]:
+def listed(title: str, lines: list[str]) -> list[str]:
+    """A title and a list in Markdown; nothing if the list is empty."""
     return [f"{title}:", "", *(f"- {line}" for line in lines), ""] if lines else []
 
 
-def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+def markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines of a table."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]

@@ -224,7 +224,7 @@ def _numpy_attention(causal: bool, Q, K, V):
 def _torch_attention(causal: bool, torch, Q, K, V):
     s = _scores(Q, K, Q.shape[-1] ** -0.5)
     if causal:
-        s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), float("-inf"))
+        s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(), float("-inf"))
     return torch.softmax(s, -1) @ V
 
 
