@@ -77,4 +77,4 @@ def taken_out(value, axes, lengths):
     own = axes.split()
     full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
     moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
-    return moved.reshape(*full.shape[:full.ndim - len(AXES)], *(lengths[axis] for axis in own))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
