@@ -198,7 +198,9 @@ def test_a_plain_running_sum_at_the_end_is_a_sum():
     (lambda h: ra.where(h > X, h, X + 1), "linear in any finite set"),
     (lambda h: ra.clip(h + X, -1, 1), "linear in any finite set"),
     (lambda h: X / (1 + h * h), "divides by a state"),
-], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided by a square"])
+    (lambda h, lost: (h + (X - lost), ((h + (X - lost)) - h) - (X - lost)), "for what rounding loses"),
+    (lambda h, lost: (h + X, lost + ((h - (h + X)) + X)), "for what rounding loses"),
+], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided by a square", "Kahan", "Knuth"])
 def test_a_step_that_no_finite_state_follows_is_refused(step, words):
     verdict = decide(_stepped(step))
     assert verdict.status == "undecided" and isinstance(verdict.refusal, Refusal)

@@ -44,11 +44,23 @@ def closed(steps: Mapping[Expr, Expr], target: Expr, semiring: Semiring) -> Clos
     rows: list[dict[int, Expr]] = []
     while len(rows) < len(places):
         monomial = list(places)[len(rows)]
+        for state, power in monomial:
+            _check_moves(algebra, state, steps[state], power > 0)
         image = algebra.of(substitute(algebra.written(monomial), dict(steps)))
         rows.append({places.setdefault(each, len(places)): factor for each, factor in image.items()})
         if len(places) > LARGEST_BASIS:
             raise NotClosed(algebra.written(list(places)[-1]), "every further element needs another function of the state")
     return Closed(semiring, tuple(places), tuple(rows))
+
+
+def _check_moves(algebra: Algebra, state: Expr, step: Expr, upright: bool) -> None:
+    """Raises NotClosed for a step that computes with states and over the reals comes to nothing: a compensated sum's."""
+    if step is state or not unbound_states(step):
+        return
+    image = algebra.of(step if upright else -step)
+    own = ((state, 1 if upright else -1),)
+    if not image or len(image) == 1 and (own in image and is_number(image[own], algebra.semiring.one) or UNIT in image and image[UNIT].op == "const"):
+        raise NotClosed(step, "over the reals this step changes nothing: it is there for what rounding loses, which no law keeps")
 
 
 class Algebra:

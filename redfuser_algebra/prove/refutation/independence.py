@@ -77,7 +77,7 @@ def independent(problem: Problem, reduction: Reduction, effort: Effort) -> Found
         if trial.best > refined and shape.scalable and not (found or effort.over or problem.rational):
             refined = trial.best
             closer = Trial(problem, reduction.source, shape, list(map(finer, domains)), effort)
-            found = closer.run() or (closer.run(_BITS[1]) if closer.best > refined else None)
+            found = closer.run() or max(trial, closer, key=lambda each: each.best).run(_BITS[1])
         if found or effort.over:
             return found
     return None
