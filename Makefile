@@ -7,8 +7,8 @@ ARGS ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
 
-# The tree holds sources only: no __pycache__ beside them.
-export PYTHONDONTWRITEBYTECODE := 1
+# The tree holds sources only: what Python compiles of them is kept in .venv, so that no process compiles it again.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Stale means: moved here from another folder (its scripts name the old one), its Python gone, or half made.

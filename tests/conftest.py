@@ -4,6 +4,7 @@ HYPOTHESIS_PROFILE picks `dev`, `ci` or `deep` (default: `ci` where CI is set, e
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -67,6 +68,13 @@ settings.load_profile(profile_name(os.environ))
 
 def pytest_report_header(config):
     return f"redfuser: hypothesis profile {profile_name(os.environ)}, REDFUSER_SEED={SEED}"
+
+
+def pytest_collection_finish():
+    """Modules and tests stay to the end: no collection of garbage walks through them, and compilers' short-lived objects start none."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture

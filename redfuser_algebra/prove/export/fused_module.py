@@ -87,10 +87,13 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _theorem(form: FusedForm) -> str:
-    order = "associative and commutative" if form.order == "commutative" else "associative"
     return (f"Theorem. Cut the axis {form.axis} into parts in any way, lift each part to its state, and merge the states in any "
-            f"bracketing: finalize gives what the definition gives ({summary(form)}). merge is {order}, and the state of no "
+            f"bracketing: finalize gives what the definition gives ({summary(form)}). merge is {_symmetry(form)}, and the state of no "
             "elements is its identity.")
+
+
+def _symmetry(form: FusedForm) -> str:
+    return "associative and commutative" if form.order == "commutative" else "associative"
 
 
 def _evidence(operator: Operator, form: FusedForm, law: list[str] | None) -> str:
@@ -121,23 +124,24 @@ def _tests(f: Functions, trials: Space) -> Iterator[list[str]]:
     yield _examples(f, trials)
     yield _agree(f)
     yield _same()
+    yield _theorem_test(f)
+
+
+def _theorem_test(f: Functions) -> list[str]:
+    """All that the theorem says, on the same examples."""
     names = [*map(spelt, (*f.operator.inputs, *f.operator.params)), "owner"]
-    unpacked = wrapped(f"{INDENT}{', '.join(names)} = ", "example")
-    yield _on_examples()
-    yield _test("any_split_in_any_bracketing_gives_the_definition", [
-        *unpacked, *_parts(f), f"{INDENT}want = {f.definition.called()}",
-        *wrapped(f"{INDENT}bracketings = ", ", ".join(_bracketings(f))),
-        f"{INDENT}at_once = {f.finalize.called('bracketings[0]')}",
-        f"{INDENT}for state in bracketings:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"])
-    if f.form.order == "commutative":
-        yield _test("merge_is_associative_and_commutative", [
-            *unpacked, *_parts(f), *_same_states(*_bracketings(f)[1:3]),
-            *_same_states(f.merge.called("one", "two"), f.merge.called("two", "one"))])
-    else:
-        yield _test("merge_is_associative", [*unpacked, *_parts(f), *_same_states(*_bracketings(f)[1:3])])
-    yield _test("no_elements_change_nothing", [
-        *unpacked, f"{INDENT}one = {_part(f, 'owner >= 0')}", f"{INDENT}nothing = {_part(f, 'owner < 0')}",
-        *_same_states(f.merge.called("one", "nothing"), "one"), *_same_states(f.merge.called("nothing", "one"), "one")])
+    orders = [f.merge.called("one", "two"), f.merge.called("two", "one")] if f.form.order == "commutative" else []
+    return [
+        "@settings(max_examples=50, deadline=None, derandomize=True, database=None)", "@given(examples())", '@np.errstate(all="ignore")',
+        "def test_the_theorem(example):", f'{INDENT}"""On fifty small examples, the same ones every time."""',
+        *wrapped(f"{INDENT}{', '.join(names)} = ", "example"), *_parts(f),
+        f"{INDENT}nothing = {_part(f, 'owner < 0')}", *wrapped(f"{INDENT}states = ", ", ".join(_bracketings(f))), "",
+        f"{INDENT}# merge is {_symmetry(f.form)}, and the state of no elements is its identity",
+        f"{INDENT}same(states[1], states[2])", *(_same_states(*orders) if orders else []),
+        *_same_states(f.merge.called("states[0]", "nothing"), "states[0]"), *_same_states(f.merge.called("nothing", "states[0]"), "states[0]"), "",
+        f"{INDENT}# any split in any bracketing gives the definition", f"{INDENT}want = {f.definition.called()}",
+        f"{INDENT}at_once = {f.finalize.called('states[0]')}",
+        f"{INDENT}for state in states:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"]
 
 
 def _same_states(one: str, two: str) -> list[str]:
@@ -150,16 +154,6 @@ def _bracketings(f: Functions) -> list[str]:
 
     found = [_part(f, "owner >= 0"), merged(merged("one", "two"), "three"), merged("one", merged("two", "three"))]
     return [*found, merged(merged("three", "one"), "two")] if f.form.order == "commutative" else found
-
-
-def _on_examples() -> list[str]:
-    return ["def on_examples(test):", f'{INDENT}"""The test on fifty small examples, the same ones every time."""',
-            f"{INDENT}quiet = np.errstate(all=\"ignore\")(test)",
-            f"{INDENT}return settings(max_examples=50, deadline=None, derandomize=True, database=None)(given(examples())(quiet))"]
-
-
-def _test(name: str, body: list[str]) -> list[str]:
-    return ["@on_examples", f"def test_{name}(example):", *body]
 
 
 def _of(f: Functions) -> list[str]:
