@@ -122,10 +122,10 @@ def _admitted(prepared: Callable[[], Call] | str, expected: list[np.ndarray] | N
         return Timed(why=f"failed: {type(error).__name__}: {error}".splitlines()[0]), None
     if expected is None:
         return Timed(), call
-    distance = distance(got, expected)
-    if distance > TOLERANCE:
-        return Timed(error=distance, why=f"wrong: {distance:.1e} of the largest value away from float64 NumPy"), None
-    return Timed(error=distance), call
+    error = distance(got, expected)
+    if error > TOLERANCE:
+        return Timed(error=error, why=f"wrong: {error:.1e} of the largest value away from float64 NumPy"), None
+    return Timed(error=error), call
 
 
 def _take_turns(calls: dict[str, Call], contestants: dict[str, Timed], runs: int, clock: Clock) -> None:
