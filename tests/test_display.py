@@ -1,5 +1,7 @@
 """What notebooks show: whole pages of well-formed HTML, in which nothing that comes from users is markup."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from pages import Page
 
 import redfuser_algebra as ra
-from redfuser_algebra.language.html import Fragment, element, folded, highlighted, joined, listed, paragraphs, preformatted, said, table, titled
+from redfuser_algebra.language.html import Fragment, Picture, element, folded, highlighted, joined, listed, paragraphs, preformatted, said, table, titled
 from redfuser_algebra.lower.schedule import Schedule
 
 texts = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=40) | st.sampled_from(
@@ -108,3 +110,11 @@ def test_a_mistake_in_a_notebook_is_told_without_a_traceback(code, said, capsys)
 
 def test_other_errors_keep_their_traceback(capsys):
     assert "Traceback" in shown_by_ipython("1 / 0", capsys)
+
+
+def test_a_picture_is_an_image_where_it_is_kept():
+    shown = Picture('<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="a &quot;b&quot;"><text fill="currentColor">c</text></svg>')._repr_html_()
+    page = Page(shown)
+    assert page.tags == ["img"] and page.text == "" and 'alt="a &quot;b&quot;"' in shown
+    drawn = base64.b64decode(shown.partition("base64,")[2].partition('"')[0]).decode()
+    assert drawn.startswith("<svg") and "currentColor" not in drawn

@@ -18,7 +18,7 @@ from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Work
 from redfuser_algebra.language.display import symbols_in
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.language.html import Fragment, joined, paragraphs, table, titled
+from redfuser_algebra.language.html import Fragment, Picture, joined, paragraphs, table, titled
 from redfuser_algebra.language.mathematics import output_names
 
 LONG, WIDEST, MARGIN = 26, 11.0, 1.6
@@ -87,7 +87,7 @@ def loads(sweeps: Sequence[Sweep]) -> dict[str, int]:
     return {name: sum(name in sweep.loads for sweep in sweeps) for name in names}
 
 
-def cascade_picture(found: Discovery) -> Fragment:
+def cascade_picture(found: Discovery) -> Picture:
     """A tree over the data for every sweep, as written and fused, and below it what the sweep loads."""
     before, after = as_written(found), as_fused(found)
     names = list(loads(before))

@@ -23,7 +23,7 @@ from redfuser_algebra.explorer.cascade_tab import as_fused, as_written, loads
 from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture, short
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
-from redfuser_algebra.language.html import Fragment, element, highlighted, preformatted, table, titled
+from redfuser_algebra.language.html import Fragment, Picture, element, highlighted, preformatted, table, titled
 from redfuser_algebra.lower.cost import estimate, work_of
 from redfuser_algebra.lower.schedule import Schedule, candidates
 from redfuser_algebra.ptx.compile import ARCHITECTURES
@@ -69,7 +69,7 @@ def traffic(verdict: ra.Verdict, lengths: Mapping[str, int], width: int) -> dict
     return {name: (size * before[name], size * after.get(name, 0)) for name, size in sizes.items()}
 
 
-def traffic_picture(moved: Mapping[str, tuple[int, int]]) -> Fragment:
+def traffic_picture(moved: Mapping[str, tuple[int, int]]) -> Picture:
     """Megabytes loaded of each input, as written and fused."""
     with picture("Bytes loaded of each input as written and fused", 6.5, 0.9 + 0.45 * len(moved)) as drawing:
         axes, places = drawing.axes, np.arange(len(moved))

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redfuser_algebra.language.html import Fragment, said
+from redfuser_algebra.language.html import Picture, said
 
 INK = "#0a0b0c"
 """Stands for the colour of the page's text, so that a picture fits a dark theme, too."""
@@ -32,7 +32,7 @@ class picture:
 
     def __init__(self, title: str, width: float, height: float, columns: Sequence[float] = (1,)) -> None:
         self.title, self.width, self.height, self.columns = title, width, height, columns
-        self.svg = Fragment()
+        self.svg = Picture()
         self._marked: list[tuple[Axes, float]] = []
 
     def __enter__(self) -> picture:
@@ -49,14 +49,14 @@ class picture:
         self._marked.append((axes, start))
         axes.axvline(start, color=MOVED, linewidth=1.4, gid=f"marker{len(self._marked)}")
 
-    def at(self, place: float) -> Fragment:
+    def at(self, place: float) -> Picture:
         """The picture with its markers at this place."""
         moved = self.svg
         for number, (axes, start) in enumerate(self._marked, 1):
             low, high = axes.get_xlim()
             step = 72 * self.width * axes.get_position().width / (high - low)
             moved = moved.replace(f'<g id="marker{number}">', f'<g id="marker{number}" transform="translate({(place - start) * step:.2f} 0)">')
-        return Fragment(moved)
+        return Picture(moved)
 
     def __exit__(self, kind: object, *rest: object) -> None:
         try:
@@ -66,13 +66,13 @@ class picture:
             self._settings.__exit__(kind, *rest)
             _lock.release()
 
-    def _printed(self) -> Fragment:
+    def _printed(self) -> Picture:
         written = io.StringIO()
         self.figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         text = written.getvalue()
         drawn = text[text.index("<svg"):].replace(INK, "currentColor")
         label = said(self.title).replace('"', "&quot;")
-        return Fragment(drawn.replace("<svg", f'<svg role="img" aria-label="{label}" style="max-width:100%;height:auto"', 1))
+        return Picture(drawn.replace("<svg", f'<svg role="img" aria-label="{label}" style="max-width:100%;height:auto"', 1))
 
 
 def counted(axes: Axes) -> None:

@@ -17,7 +17,7 @@ from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import KEPT, MOVED, counted, picture
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
-from redfuser_algebra.language.html import Fragment, element, folded, formula, table, titled
+from redfuser_algebra.language.html import Fragment, Picture, element, folded, formula, table, titled
 from redfuser_algebra.prove.certificate import Certificate, Stopped
 from redfuser_algebra.prove.evidence import PROVED, REFUTED, TESTED, Evidence
 from redfuser_algebra.prove.obligations import obligations
@@ -74,7 +74,7 @@ def orders(determinants: dict[int, str]) -> tuple[list[int], list[float]]:
     return list(determinants), [magnitude(value) for value in determinants.values()]
 
 
-def witness_picture(witness: Witness) -> Fragment:
+def witness_picture(witness: Witness) -> Picture:
     """Determinants that never vanish, next to two elements whose order or ratio changes (or the places of jumps)."""
     with picture(f"Witness of order {witness.order}: determinants that are not 0", 8.2, 2.5, (1, 1)) as drawing:
         left, right = drawing.all_axes

@@ -4,7 +4,9 @@ In: plain text, which is escaped here, or fragments made here.  Out: fragments. 
 """
 from __future__ import annotations
 
+import base64
 import html
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 
@@ -16,6 +18,22 @@ class Fragment(str):
 
     def _repr_html_(self) -> str:
         return str(self)
+
+
+class Picture(Fragment):
+    """SVG in the colour of the page's own text.
+
+    As the result of a cell it is an image in a colour that is read on any page: where a notebook is not trusted, JupyterLab
+    and GitHub take SVG itself for text.
+    """
+
+    def _repr_html_(self) -> str:
+        code = base64.b64encode(self.replace("currentColor", _ANYWHERE).encode()).decode()
+        label = re.search(r'aria-label="([^"]*)"', self)
+        return f'<img alt="{label[1] if label else ""}" src="data:image/svg+xml;base64,{code}" style="max-width:100%">'
+
+
+_ANYWHERE = "#7a7a7a"
 
 
 def said(text: object) -> Fragment:

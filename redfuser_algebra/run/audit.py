@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.binding import Binding
-from redfuser_algebra.language.html import Fragment, joined, preformatted
+from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
@@ -130,14 +130,14 @@ class Audit:
         return "\n".join(_lines(self))
 
     @property
-    def picture(self) -> Fragment:
+    def picture(self) -> Picture:
         """The roofline of the card with the longest case on it, and how full a multiprocessor is, as SVG."""
         places = [(f"{b.architecture}, {b.threads} threads", {"warps": b.fits.by_warps, "registers": b.fits.by_registers, "shared memory": b.fits.by_shared},
                    b.occupancy) for b in self.binaries]
         return pictured(f"{self.operator} ({self.dtype}) on {self.card}, estimated", CARDS[self.card], self.estimate, places)
 
     def _repr_html_(self) -> str:
-        return joined(preformatted(self), self.picture)
+        return joined(preformatted(self), Fragment(self.picture._repr_html_()))
 
 
 def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CARD, seed: int = 0,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from redfuser_algebra.language.html import Fragment, element
+from redfuser_algebra.language.html import Fragment, Picture, element
 from redfuser_algebra.ptx.cards import Card, Estimate
 
 WIDTH, HEIGHT, LEFT, TOP, ROW = 800, 300, 64, 40, 22
@@ -18,12 +18,12 @@ LOW, HIGH, DEEP = 1 / 16, 1024.0, 4.0
 """Operations per byte at both ends of the axis, and by how many powers of 10 the lowest rate lies under the highest."""
 
 
-def pictured(title: str, card: Card, estimate: Estimate | None, binaries: Sequence[tuple[str, Mapping[str, int], float]]) -> Fragment:
+def pictured(title: str, card: Card, estimate: Estimate | None, binaries: Sequence[tuple[str, Mapping[str, int], float]]) -> Picture:
     """`binaries` are names, blocks that each resource has room for, and the part of the warps that are there."""
     height = max(HEIGHT, TOP + 3 * ROW * len(binaries) + 2 * ROW)
     parts = [element("text", title, x=str(LEFT), y="18", **{"font-weight": "bold"}), *_roofline(card, estimate, height), *_occupancy(binaries)]
-    return element("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), height=str(height), role="img",
-                   fill="currentColor", style="max-width:100%;height:auto", **{"aria-label": title, "font-family": "sans-serif", "font-size": "11"})
+    return Picture(element("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=str(WIDTH), height=str(height), role="img",
+                   fill="currentColor", style="max-width:100%;height:auto", **{"aria-label": title, "font-family": "sans-serif", "font-size": "11"}))
 
 
 def _roofline(card: Card, estimate: Estimate | None, height: int) -> Iterator[Fragment]:
