@@ -29,6 +29,9 @@ from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.lower.cost import CURVES
 
+PAPER = "redfuser-paper"
+ON_PAPER = f"<style>.{PAPER}:has(.react-flow) {{ background: #fff; color: #111; }}</style>"
+"""egglog's widget draws white boxes whatever the theme, and would write on them in the theme's colour."""
 MOST_STEPS, MOST_DANGERS = 400, 2
 """Questions beyond so many steps are left out of the slider; more dangers than that are folded away."""
 
@@ -170,6 +173,7 @@ class DiscoveryTab:
         self.slider.observe(lambda change: self._at(change.new), "value")
         self.look = fields.labelled(widgets.Checkbox, "Show the e-graph", value=False)
         self.graph = fields.column()
+        self.graph.add_class(PAPER)
         self._offer(False)
         self.look.observe(lambda _: self._show_graph(), "value")
         self.root = fields.column(self.comparing.box, self.choice, self.progress.box, self.said, self.slider, self.drawing, self.text, self.look, self.graph)
@@ -223,4 +227,4 @@ class DiscoveryTab:
         if graph:
             self.viewer.egraphs = [graph]
         large = fields.note(f"It has more than {LOOKED_AT} e-nodes: too many to look at.") if self.look.value and self.steps and not graph else ""
-        self.graph.children = (self.viewer,) if graph else (fields.drawn(large),) if large else ()
+        self.graph.children = (self.viewer, fields.drawn(ON_PAPER)) if graph else (fields.drawn(large),) if large else ()

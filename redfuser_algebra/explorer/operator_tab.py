@@ -18,7 +18,7 @@ from redfuser_algebra.language.latex import operator_latex
 
 EXAMPLE = "sum(exp(x - max(x, l)), l)"
 PLACEHOLDER = f"{EXAMPLE}\n\nor lines, as in NumPy:\nm = mean(x, l)\nmean((x - m)**2, l)"
-CHOSEN, TYPED, LABEL = "21em", "28em", {"description_width": "7em"}
+CHOSEN, TYPED, LABEL = "23em", "26em", {"description_width": "7em"}
 """Widths of what is chosen from and what is typed, which stand side by side, and of their labels."""
 
 
@@ -83,7 +83,7 @@ class OperatorTab:
         self.formula.observe(lambda change: self._typed(change.new), "value")
         self.seed.observe(lambda change: self._seeded(change.new), "value")
         chosen, typed = widgets.VBox([self.search, self.names]), widgets.VBox([self.formula, self.use])
-        self.use.layout.margin = "2px 2px 2px 7em"
+        self.use.layout.margin = "2px 2px 2px 7.8em"
         self.root = fields.column(fields.row(chosen, typed), self.mistake, self.about, self.lengths, self.params, self.seed)
         self.root.children[0].layout.align_items = "flex-start"
 

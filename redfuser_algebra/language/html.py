@@ -34,6 +34,7 @@ class Picture(Fragment):
 
 
 _ANYWHERE = "#7a7a7a"
+"""A grey that is read on white and on black."""
 
 
 def said(text: object) -> Fragment:
@@ -84,7 +85,7 @@ _AS_WRITTEN = f"white-space:pre;word-break:normal;{_WITHIN}"
 
 def scrolled(*content: object) -> Fragment:
     """Content that scrolls sideways where it is too wide."""
-    return element("div", *content, style=f"overflow-x:auto;{_WITHIN}")
+    return element("div", *content, class_="redfuser-wide", style=f"overflow-x:auto;{_WITHIN}")
 
 
 def preformatted(text: object) -> Fragment:
