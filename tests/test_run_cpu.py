@@ -60,7 +60,7 @@ def run(left, right, turns, into):
 
 @njit
 def masked(left, taken, right, into):
-    product(left, taken, right, np.empty((left.shape[1] + WIDE // into.itemsize, VECTORS * WIDE // into.itemsize), into.dtype), into)
+    product(left, taken, right, into)
 '''
 
 

@@ -145,6 +145,29 @@ def shaped(context, array, shape):
     return made(array, shape), emit
 '''
 
+_FILLED = '''
+@intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+'''
+
+_COPIED = '''
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+'''
+
 _EXTREMES = '''
 def _extreme(name):
     """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
@@ -222,11 +245,13 @@ def precedes(value, position, best, at):
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
-            best[place], at[place] = best[place - 1], at[place - 1]
-            place -= 1
-        best[place], at[place] = value, position
+    while place >= 0 and precedes(value, position, best[place], at[place]):
+        if place < best.shape[0] - 1:
+            best[place + 1] = best[place]
+            at[place + 1] = at[place]
+        best[place] = value
+        at[place] = position
+        place -= 1
 '''
 
 # The k largest of many: the elements are spread over 64 lanes, and the lanes with the k largest maxima are all that can
@@ -306,9 +331,9 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _FIRST), (("insert",), _INSERT),
-           (("highest",), _LANES), (("rounded", "whole"), _ROUNDED), (("multiply", "product"), MULTIPLY), (("product",), MASKED_PRODUCT))
+           (("highest",), _LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
 _IMPORTS_OF_ALL = '''import math
 

@@ -52,15 +52,11 @@ class JoinPrinter(StagePrinter):
     def stored(self, state: Iterable[Variable]) -> list[str]:
         """What a part leaves is put where `held_…` has its place."""
         lines = [f"held_{v.name}[part, item] = {v.name}" for v in state if not v.is_array]
-        return lines + self.copies("hand_over", [(v, f"held_{v.name}", f"held_{v.name}[part, item]") for v in state if v.is_array])
+        return lines + [f"copy({v.name}, held_{v.name}[part, item])" for v in state if v.is_array]
 
     def loaded(self, state: Iterable[Variable]) -> list[str]:
         """A part starts from what the first one left."""
-        arrays = [v for v in state if v.is_array]
-        loops = [line for v in arrays for line in each(v, lambda at, v=v: f"{v.name}[{at}] = held_{v.name}[{at}]")]
-        given = [*(f"held_{v.name}[0, item]" for v in arrays), *(v.name for v in arrays)]
-        return [f"{v.name} = held_{v.name}[0, item]" for v in state if not v.is_array] + self.utility(
-            "take_over", [*(f"held_{v.name}" for v in arrays), *(v.name for v in arrays)], given, loops)
+        return [f"copy(held_{v.name}[0, item], {v.name})" if v.is_array else f"{v.name} = held_{v.name}[0, item]" for v in state]
 
     def _pivots(self, held: Callable[[str], Variable]) -> list[str]:
         """The moving values of a part as its components have them."""
@@ -79,22 +75,10 @@ class JoinPrinter(StagePrinter):
         held = self.held(update.name)
         if not held.is_array:
             return [f"{held.name} = {joined(update.monoid, held.name, f'o_{held.name}', held.type)}"]
-        loops = each(held, lambda at: f"{held.name}[{at}] = {joined(update.monoid, f'{held.name}[{at}]', f'o_{held.name}[{at}]', held.type)}")
-        return self.utility(f"join_{held.name}", [held.name, f"o_{held.name}"], [held.name, f"o_{held.name}"], loops)
-
-    def copies(self, name: str, pairs: list[tuple[Variable, str, str]]) -> list[str]:
-        """A call that copies arrays elementwise: (from where, the function's name for the target, the caller's code for it)."""
-        loops = [line for source, target, _ in pairs for line in each(source, lambda at, s=source, t=target: f"{t}[{at}] = {s.name}[{at}]")]
-        return self.utility(name, [v.name for v, _, _ in pairs] + [t for _, t, _ in pairs], [v.name for v, _, _ in pairs] + [c for _, _, c in pairs], loops)
-
-    def utility(self, name: str, arguments: list[str], given: list[str], lines: list[str]) -> list[str]:
-        """A call of a function with these lines; none if it has none."""
-        if not lines:
-            return []
-        text = "\n".join(['@njit(**PART)', f"def {name}({', '.join(arguments)}):", *indented(lines), ""])
-        if text not in self.functions:
-            self.functions.append(text)
-        return [f"{name}({', '.join(given)})"]
+        loops = _each(held, lambda at: f"{held.name}[{at}] = {joined(update.monoid, f'{held.name}[{at}]', f'o_{held.name}[{at}]', held.type)}")
+        text = "\n".join(["@njit(**PART)", f"def join_{held.name}({held.name}, o_{held.name}):", *indented(loops), ""])
+        self.functions += [] if text in self.functions else [text]
+        return [f"join_{held.name}({held.name}, o_{held.name})"]
 
 
 def _of_later(variable: Variable) -> Variable:
@@ -106,7 +90,7 @@ def _of_other(variable: Variable) -> Variable:
     return _Other(variable.name, variable.block, variable.columns, variable.type)
 
 
-def each(variable: Variable, statement: Callable[[str], str]) -> list[str]:
+def _each(variable: Variable, statement: Callable[[str], str]) -> list[str]:
     """Loops over all places of an array."""
     places = [f"at{dim}" for dim in range(variable.block + len(variable.columns))]
     lines = [statement(", ".join(places))]

@@ -15,7 +15,7 @@ from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.join_cpu import JoinPrinter, each
+from redfuser_algebra.lower.join_cpu import JoinPrinter
 from redfuser_algebra.lower.ordered_cpu import Seen
 from redfuser_algebra.lower.scalar_code import constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
@@ -134,8 +134,7 @@ class _Printer(JoinPrinter):
     def _snapshots(self) -> list[str]:
         """What moves need as it was."""
         now = [(self.held(name), old) for name, old in self.storage.old.items()]
-        arrays = [(held, old.name, old.name) for held, old in now if old.is_array]
-        return [f"{old.name} = {held.name}" for held, old in now if not old.is_array] + self.copies("keep", arrays)
+        return [f"copy({held.name}, {old.name})" if old.is_array else f"{old.name} = {held.name}" for held, old in now]
 
     def _streams(self) -> list[str]:
         """Inputs that are worth fetching while others are computed with: what is read anew for each row.
@@ -178,11 +177,8 @@ class _Printer(JoinPrinter):
     def _empty(self) -> list[str]:
         """The state of no elements."""
         identities = {variable: self._identity(name, variable) for name, variable in self.storage.held.items()}
-        lines = [f"{v.name} = {v.type}({identity})" for v, identity in identities.items() if not v.is_array]
-        lines += [f"{v.name} = 0.0" for v in self.storage.running.values() if not v.is_array]
-        arrays = [v for v in identities if v.is_array]
-        loops = [line for v in arrays for line in each(v, lambda at, v=v: f"{v.name}[{at}] = {identities[v]}")]
-        return lines + self.utility("empty_state", [v.name for v in arrays], [v.name for v in arrays], loops)
+        running = [f"{v.name} = 0.0" for v in self.storage.running.values() if not v.is_array]
+        return running + [f"fill({v.name}, {identity})" if v.is_array else f"{v.name} = {v.type}({identity})" for v, identity in identities.items()]
 
     def _identity(self, name: str, variable: Variable) -> str:
         updates = {u.name: u for u in self.program.updates}

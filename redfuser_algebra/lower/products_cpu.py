@@ -213,11 +213,9 @@ def all_finite(x):
 
 
 @njit(**PART)
-def product(left, taken, right, panel, into):
+def product(left, taken, right, into):
     """into += left · right over the elements taken: what lies at others is never seen, be it NaN."""
-    if all_finite(right):
-        multiply(left, right, b1(False), panel, into)
-        return
+    seldom()
     for i in range(left.shape[0]):
         for l in range(left.shape[1]):
             if taken[i, l]:

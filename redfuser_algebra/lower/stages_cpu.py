@@ -88,7 +88,7 @@ class StagePrinter(OrderedPrinter):
         lines += [self._seek(f"best_{update.name}", update) for update in sought]
         lines += [line for update in picked for line in self._pick(f"pick_{update.name}", update)]
         lines = self.rows(lines) if rows else lines
-        return lines + [self._multiply(u, *left[u.name], rows) for u in multiplied]
+        return lines + [line for u in multiplied for line in self._multiply(u, *left[u.name], rows)]
 
     def _before(self, name: str) -> Variable:
         """The variable of a symbol in a rebase: primed as it is now, otherwise as it was before the tile."""
@@ -361,14 +361,15 @@ class StagePrinter(OrderedPrinter):
         function.line(f"{target}[{index}] = {value.text} if {mask} else {zero}")
         function.line(f"{function.argument(taken, taken + row)}[{index}] = {mask}")
 
-    def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> str:
+    def _multiply(self, update: Update, left: str, taken: str, rows: bool) -> list[str]:
         held = self.held(update.name)
         columns = " * ".join(map(self.size, held.columns))
         right = self.storage.tile_of(update.contraction.right.name)
         right = right if len(held.columns) == 1 else f"shaped({right}, (n, {columns}))"
         into = f"{held.name}[:nb]" if rows else f"shaped({held.name}, (1, {columns}))"
         into = into if not rows or len(held.columns) == 1 else f"shaped({held.name}, (nb, {columns}))"
-        return f"product({left}, {taken}, {right}, panel, {into})" if taken else f"multiply({left}, {right}, b1(False), panel, {into})"
+        multiplied = f"multiply({left}, {right}, b1(False), panel, {into})"
+        return [f"if all_finite({right}):", f"    {multiplied}", "else:", f"    product({left}, {taken}, {right}, {into})"] if taken else [multiplied]
 
 
 def _in_registers(function: Function, arrays: list[str]) -> None:
