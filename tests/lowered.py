@@ -62,6 +62,7 @@ def plain_module(text, name):
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
     names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
+              "fill": np.ndarray.fill, "copy": lambda source, target: np.copyto(target, source),
               "bits": lambda x, kind: x.view(kind), "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
     return types.SimpleNamespace(**names)
 

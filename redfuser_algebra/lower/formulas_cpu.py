@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.functions_cpu import Function, Leaf, computed_in_single
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
@@ -37,6 +38,7 @@ class FormulaPrinter:
         self.program, self.signature = program, signature
         self.storage = Storage(program, signature)
         self.fixed = signature.sizes | {copy: signature.sizes[axis] for copy, axis in program.copies.items() if axis in signature.sizes}
+        self.short = {u.axes[-1] for u in program.updates if MONOIDS[u.monoid].counted}
         self.functions: list[str] = []
         self.in_pieces = False
 
@@ -65,7 +67,7 @@ class FormulaPrinter:
         """Statements that do the steps in order; neighbours share a function."""
         axis, lines = self.program.axis, []
         for number, (wide, group) in enumerate(groupby(steps, lambda step: self._wide(step, symbol))):
-            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, self.fixed, inverts=wide == "f4")
+            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, self.fixed, inverts=wide == "f4", short=self.short)
             for step in group:
                 self._assign(function, step)
             lines.append(self.printed(function, loop=False))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
@@ -50,10 +50,12 @@ class Function:
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
     has one, instead of at the variable of its loop.  Where it is `in_order`, nothing is reordered: it goes from state to state.
+    Loops over `short` axes are not worth vectors.
     """
 
-    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False) -> None:
-        self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts = name, leaf, sizes, wide, fixed, inverts
+    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
+                 short: Collection[str] = ()) -> None:
+        self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts, self.short = name, leaf, sizes, wide, fixed, inverts, short
         self.partial, self.in_order, self.guards = False, False, {}
         self.nest = [Loop("")]
         self.places: dict[str, str] = {}
@@ -145,7 +147,7 @@ class Function:
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
         if self.wide == "real" and is_difference(term) and self._varies(term):
             return self._named(self._difference(*map(self.code, term.args)))
-        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=len(self.nest) > 1))
+        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:])))
 
     def _difference(self, a: Code, b: Code) -> Code:
         """a − b, which no compiler may take apart; of an element and a pivot as exact as if that were an element."""
