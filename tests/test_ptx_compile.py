@@ -1,11 +1,14 @@
 """Compiling without a driver, and what the interpreter makes of compiled kernels.  Needs numba-cuda and its toolchain."""
 
 import math
+import zlib
 
 import numpy as np
 import pytest
+from cuda_kernels import drawn_case, kernel
 
-from redfuser_algebra.ptx.compile import CompileError, arguments, compiled, toolchain_missing
+from redfuser_algebra.ptx import execute, kept
+from redfuser_algebra.ptx.compile import CompileError, Compiled, arguments, compiled, toolchain_missing
 from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
 
@@ -86,3 +89,33 @@ def test_what_the_linker_says(architecture):
     assert list(y) == [n + 1 if n < 40 else 0 for n in range(64)]
     assert (made.spilled, made.stack, made.shared) == (0, 0, 0) and 4 <= made.registers < 40 and made.cubin[:4] == b"\x7fELF"
     assert f".target {architecture}" in made.ptx and ".version 9.0" in made.ptx
+
+
+@needs_toolchain
+def test_what_was_compiled_is_kept_until_anything_changes(monkeypatch, tmp_path):
+    monkeypatch.setenv("REDFUSER_CACHE_DIR", str(tmp_path))
+    made, asked = Compiled("sm_80", "text", b"binary", 9, 0, 0, 128, 70), ("source", (8, "whole"), [(np.dtype("f4"),), np.dtype("i8")], "sm_80")
+    kept.keep(made, *asked)
+    assert kept.kept(*asked) == made
+    others = ("other", (1, "whole"), [(np.dtype("f8"),), np.dtype("i8")], "sm_90a")
+    assert [kept.kept(*asked[:place], other, *asked[place + 1:]) for place, other in enumerate(others)] == 4 * [None]
+    path, = (tmp_path / "kernels").iterdir()
+    for broken in (b"", b"x", path.read_bytes()[:-9], zlib.compress(b"x"), zlib.compress(b"")):
+        path.write_bytes(broken)
+        assert kept.kept(*asked) is None
+    kept.keep(made, *asked)
+    monkeypatch.setattr(kept, "_compilers", lambda: ("another version",))
+    assert kept.kept(*asked) is None
+    monkeypatch.setattr(kept, "MOST", 1)
+    kept.keep(made, *asked)
+    assert kept.kept(*asked) == made and len(list((tmp_path / "kernels").iterdir())) == 1
+
+
+@needs_toolchain
+def test_a_kernel_that_was_compiled_before_is_executed_without_compiling(monkeypatch, tmp_path):
+    monkeypatch.setenv("REDFUSER_CACHE_DIR", str(tmp_path))
+    made, compilations = kernel("variance"), []
+    monkeypatch.setattr(execute, "compiled", lambda *asked: compilations.append(asked) or compiled(*asked))
+    given = made.given(drawn_case(made, 40))
+    first, second = (execute.KernelFile(made.source).run(given) for _ in range(2))
+    assert len(compilations) == 1 and second.binaries == first.binaries and np.array_equal(first.outputs, second.outputs)

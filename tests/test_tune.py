@@ -8,6 +8,7 @@ import redfuser_algebra as ra
 from lowered import verdict
 
 from redfuser_algebra import cli
+from redfuser_algebra.lower.cache import cache_folder
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.run import cpu, kernels, schedules, tune
 
@@ -55,7 +56,7 @@ def test_stopping_loses_nothing_and_what_is_known_is_not_measured_again(measured
 
 
 def test_a_broken_file_is_as_good_as_none(measured, tmp_path):
-    path = kernels.cache_folder() / schedules.FILE
+    path = cache_folder() / schedules.FILE
     fused, x = verdict("variance").fused, np.zeros((64, 1000), np.float32)
     fused.tune(x)
     (key, rows), = json.loads(path.read_text()).items()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redfuser_algebra.ptx.compile import Compiled, arguments, compiled
+from redfuser_algebra.ptx.kept import keep, kept
 from redfuser_algebra.ptx.machine import Counts, Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
 from redfuser_algebra.ptx.text import Kernel
@@ -26,7 +27,7 @@ class Executed:
 
 @dataclass
 class KernelFile:
-    """A kernel file; its kernels are compiled when first asked for, one per architecture and choice of its plan."""
+    """A kernel file; its kernels are compiled when first asked for, one per architecture and choice of its plan, and kept on disk."""
 
     text: str
     made: dict[tuple, tuple[Compiled, Kernel]] = field(default_factory=dict)
@@ -49,11 +50,18 @@ class KernelFile:
         found = []
         for chosen, blocks, threads in launches:
             if (architecture, chosen) not in self.made:
-                kernel = self.names["make"](*chosen)
-                binary = compiled(kernel.py_func, types, architecture, kernel.targetoptions["launch_bounds"])
+                binary = self._compiled(chosen, types, architecture)
                 self.made[architecture, chosen] = binary, read_kernel(binary.ptx)
             found.append((*self.made[architecture, chosen], blocks, threads))
         return found
+
+    def _compiled(self, chosen: tuple, types: Sequence[object], architecture: str) -> Compiled:
+        binary = kept(self.text, chosen, types, architecture)
+        if binary is None:
+            kernel = self.names["make"](*chosen)
+            binary = compiled(kernel.py_func, types, architecture, kernel.targetoptions["launch_bounds"])
+            keep(binary, self.text, chosen, types, architecture)
+        return binary
 
     def run(self, given: Sequence[object], architecture: str = "sm_90a", mode: Mode | None = None, shifts: Sequence[int] = ()) -> Executed:
         """Execute for arguments in the file's order; `shifts` moves arrays off the 256-byte grid, in elements."""

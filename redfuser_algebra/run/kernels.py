@@ -8,7 +8,6 @@ import hashlib
 import importlib.util
 import os
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Mapping
@@ -19,10 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from platformdirs import user_cache_path
-
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.cache import cache_folder, written_whole
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Schedule
@@ -139,16 +137,6 @@ def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
     return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.products, tuple(signature.sizes.items())
 
 
-def cache_folder() -> Path:
-    """Where kernels are kept between sessions; a folder of this session's if the user's cannot be written."""
-    folder = Path(os.environ.get("REDFUSER_CACHE_DIR") or user_cache_path("redfuser")) / "kernels"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="redfuser-kernels-"))
-
-
 def _title(text: str, name: str) -> str:
     return f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
 
@@ -160,9 +148,7 @@ def load(text: str, name: str) -> ModuleType:
         return sys.modules[title]
     path = cache_folder() / f"{title}.py"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
-        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        written_whole(path, text.encode())
     spec = importlib.util.spec_from_file_location(title, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

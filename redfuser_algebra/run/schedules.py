@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from redfuser_algebra.lower.cache import cache_folder, written_whole
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.run.kernels import cache_folder
 
 FILE = "schedules.json"
 
@@ -49,10 +48,7 @@ def keep(key: str, schedule: Schedule, seconds: float) -> None:
     rows = _read()
     others = [row for row in rows.get(key, []) if {**row, "seconds": 0} != {**asdict(schedule), "seconds": 0}]
     rows[key] = [*others, {**asdict(schedule), "seconds": seconds}]
-    path = cache_folder() / FILE
-    beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    beside.replace(path)
+    written_whole(cache_folder() / FILE, json.dumps(rows, indent=1).encode())
 
 
 def _read() -> dict[str, list[dict]]:
