@@ -16,6 +16,7 @@ from redfuser_algebra.prove.export.proof_module import NoProof, proof_module
 FOLDER = Path(__file__).resolve().parent.parent / "proofs"
 SAMPLE = ("softmax", "attention", "variance", "weighted_variance", "count_max", "value_at_argmax", "topk_mean_fixed", "prod_scaled",
           "mean_absolute_deviation", "count_above_mean")
+ORDERED = ("lindley_wait", "bracket_balance", "attn_gated_linear", "runs_and_streaks")
 ALLOWED = {"typing", "numpy", "sympy", "hypothesis", "mpmath", "fractions", "math"}
 EXPORTED = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
 
@@ -39,12 +40,19 @@ def failures(source):
     return failed
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", [*SAMPLE, *ORDERED])
 def test_an_exported_proof_passes_by_itself(name):
     assert failures(text(name)) == []
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("old, new", [("one.", "two."), ("merge(merge(one, two), three)", "merge(merge(two, one), three)")],
+                         ids=["forgets the earlier part", "turns parts around"])
+def test_an_ordered_proof_catches_a_wrong_merge(old, new):
+    source = text("lindley_wait")
+    assert old in source and failures(source.replace(old, new)) != []
+
+
+@pytest.mark.parametrize("name", [*SAMPLE, *ORDERED])
 def test_an_exported_proof_needs_nothing_of_this_package_and_fits_the_line(name):
     source = text(name)
     tree = ast.parse(source)

@@ -43,15 +43,17 @@ def fused_module(operator: Operator, cascade: Cascade, form: FusedForm) -> str:
     trials = space(operator, cascade, form)
     body = [functions.lift, *(function for _, function in functions.moved), functions.merge, functions.finalize, functions.definition]
     law = symbolic_law(functions)
+    proved = ("Proved below, by SymPy over the reals: the sums about a new pivot are those that `moved` gives." if law else
+              "Nothing below is a proof: the update rule is none that SymPy decides.")
     blocks = [
-        [f'"""{_docstring(operator, functions, law)}"""'], _imports(law is not None),
+        [f'"""{docstring(operator, functions, proved)}"""'], imports(law is not None),
         *(source.splitlines() for source in sources(functions.helpers)), functions.state(),
         *(list(function.source) for function in body), *_tests(functions, trials), *([law] if law else []),
     ]
-    return _joined(blocks)
+    return joined(blocks)
 
 
-def _joined(blocks: list[list[str]]) -> str:
+def joined(blocks: list[list[str]]) -> str:
     """Blocks with two empty lines between them, one after the docstring."""
     docstring, imports, *rest = ["\n".join(block) for block in blocks]
     imports = f"import math\n{imports}" if [block for block in rest if "math." in block] else imports
@@ -60,7 +62,8 @@ def _joined(blocks: list[list[str]]) -> str:
 
 # the theorem
 
-def _docstring(operator: Operator, functions: Functions, law: list[str] | None) -> str:
+def docstring(operator: Operator, functions: Functions, proved: str) -> str:
+    """The theorem in words; `proved` says what is more than tested."""
     form = functions.form
     sections = text_sections(form)
     told = [f"{operator.name}: one pass is enough.", "", *operator_lines(operator), ""]
@@ -71,7 +74,7 @@ def _docstring(operator: Operator, functions: Functions, law: list[str] | None) 
         if lines:
             told += [f"{title[0].upper()}{title[1:]}:", "", *_indented(lines), ""]
     told += textwrap.wrap(f"Laws: {', '.join(form.laws) or 'none beyond those of the monoids'}.", WIDTH) + [""]
-    told += textwrap.wrap(_evidence(operator, form, law), WIDTH)
+    told += textwrap.wrap(_evidence(operator, form, proved), WIDTH)
     return "\n".join(told).replace("\\", "\\\\").rstrip() + "\n"
 
 
@@ -87,6 +90,9 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _theorem(form: FusedForm) -> str:
+    if form.recurrences:
+        return (f"Theorem. Lift the elements along the axis {form.axis} to their states, and merge neighbours in any bracketing: finalize "
+                f"gives what the definition gives ({summary(form)}). merge is associative, and keeps the order of its parts.")
     return (f"Theorem. Cut the axis {form.axis} into parts in any way, lift each part to its state, and merge the states in any "
             f"bracketing: finalize gives what the definition gives ({summary(form)}). merge is {_symmetry(form)}, and the state of no "
             "elements is its identity.")
@@ -96,10 +102,8 @@ def _symmetry(form: FusedForm) -> str:
     return "associative and commutative" if form.order == "commutative" else "associative"
 
 
-def _evidence(operator: Operator, form: FusedForm, law: list[str] | None) -> str:
-    said = ["Proved below, by SymPy over the reals: the sums about a new pivot are those that `moved` gives." if law else
-            "Nothing below is a proof: the update rule is none that SymPy decides."]
-    said.append("Tested below, by Hypothesis on small examples in float64: everything else the theorem says.")
+def _evidence(operator: Operator, form: FusedForm, proved: str) -> str:
+    said = [proved, "Tested below, by Hypothesis on small examples in float64: everything else the theorem says."]
     rounded = [term for term in subterms(*operator.outputs) if term.op in ("round", "cast") and term.attrs[-1]]
     if rounded:
         said.append("The operator allows its rounding to be regrouped, so that the fused form rounds at other scales than the definition; "
@@ -109,7 +113,8 @@ def _evidence(operator: Operator, form: FusedForm, law: list[str] | None) -> str
     return " ".join(said)
 
 
-def _imports(symbolic: bool) -> list[str]:
+def imports(symbolic: bool) -> list[str]:
+    """The lines that import what the file needs."""
     return ["from typing import NamedTuple", "", "import numpy as np", *(["import sympy"] if symbolic else []),
             "from hypothesis import assume, given, settings", "from hypothesis import strategies as st",
             "from hypothesis.extra.numpy import arrays"]
@@ -119,12 +124,17 @@ def _imports(symbolic: bool) -> list[str]:
 
 def _tests(f: Functions, trials: Space) -> Iterator[list[str]]:
     yield _of(f)
-    yield _palettes(trials, f.operator)
-    yield _array()
-    yield _examples(f, trials)
-    yield _agree(f)
-    yield _same()
+    yield palettes(trials, f.operator)
+    yield array()
+    yield examples(f, trials)
+    yield agree(f)
+    yield same()
     yield _theorem_test(f)
+
+
+TEST = ["@settings(max_examples=50, deadline=None, derandomize=True, database=None)", "@given(examples())", '@np.errstate(all="ignore")',
+        "def test_the_theorem(example):", f'{INDENT}"""On fifty small examples, the same ones every time."""']
+"""How the test of what the theorem says begins."""
 
 
 def _theorem_test(f: Functions) -> list[str]:
@@ -132,19 +142,18 @@ def _theorem_test(f: Functions) -> list[str]:
     names = [*map(spelt, (*f.operator.inputs, *f.operator.params)), "owner"]
     orders = [f.merge.called("one", "two"), f.merge.called("two", "one")] if f.form.order == "commutative" else []
     return [
-        "@settings(max_examples=50, deadline=None, derandomize=True, database=None)", "@given(examples())", '@np.errstate(all="ignore")',
-        "def test_the_theorem(example):", f'{INDENT}"""On fifty small examples, the same ones every time."""',
-        *wrapped(f"{INDENT}{', '.join(names)} = ", "example"), *_parts(f),
+        *TEST, *wrapped(f"{INDENT}{', '.join(names)} = ", "example"), *_parts(f),
         f"{INDENT}nothing = {_part(f, 'owner < 0')}", *wrapped(f"{INDENT}states = ", ", ".join(_bracketings(f))), "",
         f"{INDENT}# merge is {_symmetry(f.form)}, and the state of no elements is its identity",
-        f"{INDENT}same(states[1], states[2])", *(_same_states(*orders) if orders else []),
-        *_same_states(f.merge.called("states[0]", "nothing"), "states[0]"), *_same_states(f.merge.called("nothing", "states[0]"), "states[0]"), "",
+        f"{INDENT}same(states[1], states[2])", *(same_states(*orders) if orders else []),
+        *same_states(f.merge.called("states[0]", "nothing"), "states[0]"), *same_states(f.merge.called("nothing", "states[0]"), "states[0]"), "",
         f"{INDENT}# any split in any bracketing gives the definition", f"{INDENT}want = {f.definition.called()}",
         f"{INDENT}at_once = {f.finalize.called('states[0]')}",
         f"{INDENT}for state in states:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"]
 
 
-def _same_states(one: str, two: str) -> list[str]:
+def same_states(one: str, two: str) -> list[str]:
+    """A line that compares two states."""
     return wrapped(INDENT, f"same({one}, {two})")
 
 
@@ -179,7 +188,8 @@ def _parts(f: Functions, count: int = PARTS) -> list[str]:
     return [f"{INDENT}{name} = {_part(f, f'owner == {number}')}" for number, name in enumerate(("one", "two", "three")[:count])]
 
 
-def _palettes(trials: Space, operator: Operator) -> list[str]:
+def palettes(trials: Space, operator: Operator) -> list[str]:
+    """The numbers that inputs are drawn from."""
     rounds = [term for term in subterms(*operator.outputs) if term.op in ("round", "cast")]
     between = BETWEEN_STEPS if rounds else {}
     used = {name for names in trials.palettes.values() for name in names if set(names) != set(PALETTES)}
@@ -187,20 +197,26 @@ def _palettes(trials: Space, operator: Operator) -> list[str]:
     return [f"{word} = {between.get(name, values)}" for name, (word, values) in PALETTES.items() if name in used]
 
 
-def _array() -> list[str]:
+def array() -> list[str]:
+    """What draws an array."""
     return ["def array(draw, shape, *palettes):", f'{INDENT}"""An array of simple numbers, so that equal ones are drawn."""',
             f"{INDENT}numbers = draw(st.sampled_from(palettes))",
             f"{INDENT}return draw(arrays(float, shape, elements=st.sampled_from(numbers)))"]
 
 
-def _examples(f: Functions, trials: Space) -> list[str]:
-    """The strategy: inputs, parameters, and to which part each element belongs."""
-    lines = ["@st.composite", "def examples(draw):", f'{INDENT}"""A few elements, the parameters, and to which part each element belongs."""',
-             f"{INDENT}n = draw(st.integers({max(1, trials.shortest)}, {max(LONGEST, trials.shortest + 2)}))"]
+OWNERS = ("owner", f"draw(arrays(int, n, elements=st.integers(0, {PARTS - 1})))", "to which part each element belongs")
+"""How elements are dealt to parts: the word for it, what draws it, and what that is."""
+
+
+def examples(f: Functions, trials: Space, dealt: tuple[str, str, str] = OWNERS) -> list[str]:
+    """The strategy: inputs, parameters, and how the elements are dealt to parts."""
+    word, drawn, what = dealt
+    lines = ["@st.composite", "def examples(draw):", f'{INDENT}"""A few elements, the parameters, and {what}."""',
+             f"{INDENT}n = draw(st.integers({max(1 if dealt is OWNERS else PARTS, trials.shortest)}, {max(LONGEST, trials.shortest + 2)}))"]
     made = []
     for name, own in f.operator.inputs.items():
-        palettes = trials.palettes[name]
-        words = ("ANY", "POSITIVE", "UNIT", "FEW") if set(palettes) == set(PALETTES) else [PALETTES[palette][0] for palette in palettes]
+        drawn_from = trials.palettes[name]
+        words = ("ANY", "POSITIVE", "UNIT", "FEW") if set(drawn_from) == set(PALETTES) else [PALETTES[palette][0] for palette in drawn_from]
         shape = ["n" if axis == f.axis else str(trials.sizes[axis]) for axis in own]
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
         lines += wrapped(f"{INDENT}{spelt(name)} = ", f"array(draw, {text}, {', '.join(words)})")
@@ -209,11 +225,11 @@ def _examples(f: Functions, trials: Space) -> list[str]:
         shown = ", ".join(repr(float(value)) if not isinstance(value, int) else repr(value) for value in dict.fromkeys(values))
         lines += [f"{INDENT}{spelt(name)} = draw(st.sampled_from([{shown}]))"]
         made.append(spelt(name))
-    return [*lines, f"{INDENT}owner = draw(arrays(int, n, elements=st.integers(0, {PARTS - 1})))",
-            *wrapped(f"{INDENT}return ", ", ".join([*made, "owner"]))]
+    return [*lines, f"{INDENT}{word} = {drawn}", *wrapped(f"{INDENT}return ", ", ".join([*made, word]))]
 
 
-def _agree(f: Functions) -> list[str]:
+def agree(f: Functions) -> list[str]:
+    """What compares results."""
     duty = "Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."
     check = ["known = np.isfinite(want) & np.isfinite(at_once)", "assume(known.any())",
              "np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)"]
@@ -226,7 +242,8 @@ def _agree(f: Functions) -> list[str]:
                 "np.testing.assert_allclose(one[known], other[known], rtol=1e-9, atol=1e-7)"))]
 
 
-def _same() -> list[str]:
+def same() -> list[str]:
+    """What compares states."""
     return ["def same(one, two):", f'{INDENT}"""Two states are equal up to rounding."""',
             f"{INDENT}for name in State._fields:",
             f"{INDENT * 2}np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)"]

@@ -20,7 +20,7 @@ from redfuser_algebra.prove.export.numpy_text import RESERVED, spelt
 
 PRIME = "'"
 LETTERS = {"max": "m M", "min": "lo", "prod": "q", "argmax": "i", "argmin": "j", "topk": "top", "argtopk": "pos", "any": "some",
-           "all": "every", "fmax": "m M", "fmin": "lo"}
+           "all": "every", "fmax": "m M", "fmin": "lo", "compose": "h"}
 POOL = ("t", "u", "v", "r", "y", "h", "g", "z", "w", "f", "alpha", "beta", "gamma", "eta", "theta", "kappa", "rho", "tau",
         "phi", "psi", "omega", "xi", "zeta", "nu")
 
@@ -65,7 +65,7 @@ def renamed(operator: Operator, form: FusedForm) -> FusedForm:
 
 
 def _with_names(form: FusedForm, given: Mapping[str, str]) -> FusedForm:
-    formulas = [expr for c in form.state for expr in (c.lift, c.mask, c.count, c.rebase) if expr is not None]
+    formulas = [expr for c in form.state for expr in (c.lift, c.mask, c.count, c.rebase, c.joined) if expr is not None]
     formulas += [row.value for row in (*form.pivots, *form.results)] + [r.mask for r in form.results if r.mask is not None]
     old = [term for term in subterms(*formulas, *form.outputs) if term.op == "symbol"]
     mapping = {term: symbol(new_name(term.name, given), term.axes) for term in old}
@@ -74,7 +74,7 @@ def _with_names(form: FusedForm, given: Mapping[str, str]) -> FusedForm:
         return None if expr is None else substitute(expr, mapping)
 
     return replace(
-        form, state=tuple(replace(c, name=given[c.name], lift=new(c.lift), mask=new(c.mask), count=new(c.count), rebase=new(c.rebase))
+        form, state=tuple(replace(c, name=given[c.name], lift=new(c.lift), mask=new(c.mask), count=new(c.count), rebase=new(c.rebase), joined=new(c.joined))
                           for c in form.state),
         pivots=tuple(replace(p, name=given[p.name], value=new(p.value)) for p in form.pivots),
         results=tuple(replace(r, name=given[r.name], value=new(r.value), mask=new(r.mask)) for r in form.results),

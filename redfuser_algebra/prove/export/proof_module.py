@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.prove.export.fused_module import fused_module
 from redfuser_algebra.prove.export.numpy_text import Unprintable
+from redfuser_algebra.prove.export.ordered_module import ordered_module
 from redfuser_algebra.prove.export.refused_module import refused_module
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def proof_module(verdict: Verdict) -> str:
     try:
         if verdict.fused is not None:
             main = verdict.fused.decision.main
-            if main.form.recurrences:
-                raise Unprintable("recurrences")
-            return fused_module(verdict.operator, main.cascade, main.form)
+            written = ordered_module if main.form.recurrences else fused_module
+            return written(verdict.operator, main.cascade, main.form)
         if verdict.refusal.witness is not None:
             return refused_module(verdict.operator, verdict.refusal)
     except Unprintable as what:

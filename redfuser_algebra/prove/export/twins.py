@@ -57,7 +57,22 @@ PLACES = '''def places(values, k, axis):
     """The positions of the k largest values along an axis, largest first, the first of equal ones first."""
     return np.take(np.argsort(-values, axis=axis, kind="stable"), range(k), axis=axis)'''
 
-SOURCES = {"minus": MINUS, "finite": FINITE, "ratio": RATIO, "over": OVER, "times": TIMES, "first_largest": FIRST_LARGEST,
+LARGER = '''def larger(a, b):
+    """The larger of two numbers, also of SymPy's."""
+    return sympy.Max(a, b) if isinstance(a + b, sympy.Basic) else np.maximum(a, b)'''
+
+SMALLER = '''def smaller(a, b):
+    """The smaller of two numbers, also of SymPy's."""
+    return sympy.Min(a, b) if isinstance(a + b, sympy.Basic) else np.minimum(a, b)'''
+
+CHOSEN = '''def chosen(condition, a, b):
+    """a where a condition holds, else b; for SymPy by a number that is 1 where it holds, else 0."""
+    if not any(isinstance(each, sympy.Basic) for each in (condition, a, b)):
+        return np.where(condition, a, b)
+    return b + sympy.Symbol(f"[{condition}]") * (a - b)'''
+
+SOURCES = {"larger": LARGER, "smaller": SMALLER, "chosen": CHOSEN,
+           "minus": MINUS, "finite": FINITE, "ratio": RATIO, "over": OVER, "times": TIMES, "first_largest": FIRST_LARGEST,
            "first_smallest": FIRST_SMALLEST, "best": BEST, "largest": LARGEST, "places": PLACES}
 NEEDS = {"first_smallest": ("first_largest",)}
 
