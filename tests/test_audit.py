@@ -57,7 +57,7 @@ def test_unsound_kernels_fail():
     made = kernel("logsumexp")
     wrong = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number + 1 < vectors")))
     beyond = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number < vectors + 1")))
-    wasteful = replace(made, printed=replace(made.printed, body=made.printed.body.replace("% (32 // SIZE)", "% (16 // SIZE)")))
+    wasteful = replace(made, printed=replace(made.printed, body=made.printed.body.replace("& 31) // SIZE", "& 15) // SIZE")))
     for bad, said in ((wrong, "error"), (beyond, "out-of-bounds"), (wasteful, "FAILED")):
         found = bad.audit(lengths=(2500,))
         assert not found.passed and said in str(found)

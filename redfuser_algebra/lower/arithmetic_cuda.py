@@ -150,7 +150,7 @@ def over_lanes(both):
     return of_all
 
 
-sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a + b))
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 prod_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a * b))
 larger_over = over_lanes(larger)
 smaller_over = over_lanes(smaller)
@@ -174,6 +174,9 @@ def to_whole(mode):
 rint = to_whole("rni")
 floor = to_whole("rmi")
 ceil = to_whole("rpi")
+
+
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 
 @cuda.jit(device=True)
@@ -231,24 +234,24 @@ def turns_of(width, banks):
 @cuda.jit(device=True)
 def cell(element, width, column, shift, mask):
     """Where a column of an element of the tile lies in shared memory."""
-    place = element * width + column
-    return place ^ (place >> shift & mask)
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
 
 
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
     for step in range(steps):
-        word = step * span + thread
-        cells[word ^ (word >> shift & mask)] = load_one(pointer + word * SIZE, word >= low and word < high)
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
 
 
 @cuda.jit(device=True)
 def stage_whole(cells, array, offset, count, steps, shift, mask, thread, span):
     """Fill shared memory with whole numbers or truth values."""
     for step in range(steps):
-        word = step * span + thread
-        cells[word ^ (word >> shift & mask)] = array[sel(word < count, offset + word, i8(0))]
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = array[sel(word < count, offset + word, i8(0))]
 
 
 @cuda.jit(device=True)

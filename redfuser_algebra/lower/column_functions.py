@@ -52,6 +52,14 @@ class ColumnFunction(DeviceFunction):
             return super().taken(slot)
         return f"({self.argument('first', 'first')} + {self.own(slot)} < {self.argument('length', 'length')})"
 
+    def count(self) -> None:
+        if not self.printer.staged:
+            super().count()
+            return
+        self.line("many = i4(0)")
+        self.line(f"for slot in range({self.slots()}):")
+        self.line(f"    many = i4(many + sel({self.taken('slot')}, i4(1), i4(0)))")
+
     def place_of(self, slot: str) -> str:
         if not self.printer.staged:
             return super().place_of(slot)
@@ -98,11 +106,10 @@ class ColumnFunctions(RowFunctions):
 
     kind = ColumnFunction
 
-    def __init__(self, program: TileProgram, signature: Signature) -> None:
-        super().__init__(program, replace(signature, products=True))
+    def __init__(self, program: TileProgram, signature: Signature, fast: bool = False) -> None:
+        super().__init__(program, replace(signature, products=True), fast)
         along = [name for name, axes in program.inputs.items() if program.axis in axes]
         self.staged = along if any(program.columns(program.inputs[name]) for name in along) else []
-        self.made = {producer.name: producer for producer in program.producers}
         read = [name for value in self.storage.old_values() for name in symbol_names(value.value)]
         self.kept = [v for name, v in self.components().items() if v.columns and (name in self.storage.old or name in read)]
 
@@ -140,7 +147,7 @@ class ColumnFunctions(RowFunctions):
         return "i8(-1)"
 
     def identities(self) -> list[str]:
-        return ["i8(0)", *(self.identity(name) for name, v in self.components().items() if not v.columns)]
+        return ["i4(0)", *(self.identity(name) for name, v in self.components().items() if not v.columns)]
 
     def empty_arrays(self) -> list[tuple[Variable, str]]:
         return [(v, self.identity(name)) for name, v in self.components().items() if v.columns]
@@ -169,7 +176,7 @@ class ColumnFunctions(RowFunctions):
             into = function.argument("into", "into")
             for axis in held.columns:
                 function.open(axis)
-            function.line(f"{into}[{function.place(held.columns)}] = {in_dialect(function.code(expr).to(held.type).text)}")
+            function.line(f"{into}[{function.place(held.columns)}] = {in_dialect(function.code(expr).to(held.type).text, self.fast)}")
             for _ in held.columns:
                 function.close()
             self.define(function)

@@ -31,10 +31,6 @@ class ColumnPrinter(RowPrinter):
     functions: ColumnFunctions
     rows_of_a_block = 1
 
-    def source(self):
-        self.functions.produce()
-        return super().source()
-
     @property
     def staged(self) -> list[str]:
         """The inputs of which a tile goes through shared memory."""

@@ -27,8 +27,9 @@ LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
 
 
-def in_dialect(text: str) -> str:
-    """Scalar code as CUDA kernels write it."""
+def in_dialect(text: str, fast: bool = False) -> str:
+    """Scalar code as CUDA kernels write it; `fast`: exponentials of float32 as exact as the machine's own instruction."""
+    text = re.sub(r"\bexp4\(", "fast_exp(", text) if fast else text
     return re.sub(r"\b(np\.\w+|exp[48])\(", lambda m: f"{_DIALECT.get(m[1], m[1].replace('np.', 'math.'))}(", text)
 
 
@@ -51,7 +52,7 @@ class DeviceFunction(Function):
 
     def line(self, text: str) -> None:
         """A statement, in the dialect of CUDA kernels."""
-        super().line(in_dialect(text))
+        super().line(in_dialect(text, self.printer.fast))
 
     def close(self) -> None:
         """Close the innermost loop; over the reduced axis it has as many steps as a tile has slots."""
@@ -70,6 +71,12 @@ class DeviceFunction(Function):
         """Whether there is an element in a slot."""
         return f"{self.argument('ok', 'ok')}[{slot}]"
 
+    def count(self) -> None:
+        """`many` becomes the number of elements of the tile; whole vectors are there or not."""
+        self.line(f"many = sel({self.taken('TILE')}, i4(1), i4(0))")
+        self.line("for flight in range(FLIGHT):")
+        self.line(f"    many = i4(many + sel({self.taken('flight * VECTOR')}, i4(VECTOR), i4(0)))")
+
     def place_of(self, slot: str) -> str:
         """Where on its axis the element in a slot is."""
         return f"{self.argument('at', 'at')}[{slot}]"
@@ -84,13 +91,14 @@ class DeviceFunction(Function):
 
 
 class RowFunctions:
-    """Device functions of a program whose components are numbers; `kind` is the class of functions."""
+    """Device functions of a program whose components are numbers; `kind` is the class of functions; `fast` as for `in_dialect`."""
 
     kind = DeviceFunction
 
-    def __init__(self, program: TileProgram, signature: Signature) -> None:
-        self.program, self.signature = program, signature
+    def __init__(self, program: TileProgram, signature: Signature, fast: bool = False) -> None:
+        self.program, self.signature, self.fast = program, signature, fast
         self.storage = DeviceStorage(program, signature)
+        self.made = {producer.name: producer for producer in program.producers}
         self.sizes = {copy: f"n_{axis}" for copy, axis in program.copies.items()}
         self.texts: dict[str, str] = {}
         self.calls: dict[str, list[str]] = {}
@@ -122,7 +130,7 @@ class RowFunctions:
         """The state of no elements, as code."""
         updates = {u.name: u for u in self.program.updates}
         values = {value.name for value in self.storage.values}
-        found = ["i8(0)"]
+        found = ["i4(0)"]
         for name, variable in self.storage.held.items():
             if name in updates:
                 found.append(Accumulator("", updates[name].monoid, variable.type).identity())
@@ -136,6 +144,8 @@ class RowFunctions:
             if term.op == "param":
                 name = self.storage.names[term.name]
                 return Leaf(name, (), self.signature.params[term.name], name)
+            if term.op == "symbol" and term.name in self.made:
+                return Leaf(f"v_{term.name}", (self.program.axis,), self.storage.produced_type(term.name), f"v_{term.name}")
             if term.op == "symbol":
                 return Leaf(variable(term.name), (), self._type(term.name), variable(term.name))
             own, type_ = self.program.inputs[term.name], self.signature.arrays[term.name]
@@ -155,7 +165,7 @@ class RowFunctions:
         """A function that computes a formula of symbols; the name to call it by."""
         if name not in self.texts:
             function = self.kind(name, self, self._current, partial=partial)
-            function.returned.append(Code(in_dialect(function.code(expr).to(type_).text), type_))
+            function.returned.append(Code(in_dialect(function.code(expr).to(type_).text, self.fast), type_))
             self.define(function)
         return name
 
@@ -190,17 +200,24 @@ class RowFunctions:
 
     # a tile
 
+    def produce(self) -> None:
+        """What several loops need of elements, once for each."""
+        for name, producer in self.made.items():
+            f = self.kind(f"make_{name}", self, self._current, "f4" if self.signature.real == "f4" else "f8")
+            f.open(self.program.axis)
+            f.line(f"{f.argument(f'v_{name}', f'v_{name}')}[{f.index(self.program.axis)}] = {f.code(producer.value).to(self.storage.produced_type(name)).text}")
+            f.close()
+            self.define(f)
+
     def fold(self) -> None:
         """The state after the elements of a tile, pivot by pivot."""
         f = self.kind("fold", self, self._current)
         for name in ("seen_old", *(f"{v}_old" for v, _ in self.state)):
             f.argument(name, name)
-        f.line("many = 0")
-        f.line(f"for slot in range({f.slots()}):")
-        f.line(f"    many += sel({f.taken('slot')}, 1, 0)")
+        f.count()
         f.line("if many == 0:")
         f.line(f"    return {self.listed('_old')}")
-        f.line("seen = seen_old + many")
+        f.line("seen = i4(seen_old + many)")
         self._by_stages(f, self._fold_stage)
 
     def _by_stages(self, f: DeviceFunction, join: Callable[[DeviceFunction, Iterable[Update]], None]) -> None:
@@ -212,7 +229,7 @@ class RowFunctions:
             for value in self.storage.moving_values(place):
                 f.line(self.value(value, "", "seen", f))
             join(f, stage)
-        f.returned += [Code("seen", "i8"), *(Code(v, t) for v, t in self.state)]
+        f.returned += [Code("seen", "i4"), *(Code(v, t) for v, t in self.state)]
         self.define(f, ["seen", *self.variable_types()])
 
     def _before(self, f: DeviceFunction) -> None:
@@ -280,7 +297,7 @@ class RowFunctions:
         f = self.kind("combine", self, self._current)
         for name in ("seen_old", *(f"{v}_old" for v, _ in self.state), "width"):
             f.argument(name, name)
-        f.line(f"seen = {over_lanes('sum', 'seen_old', 'i8', 'width')}")
+        f.line(f"seen = {over_lanes('sum', 'seen_old', 'i4', 'width')}")
         self._by_stages(f, self._combine_stage)
 
     def _combine_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
@@ -335,7 +352,7 @@ class RowFunctions:
 
     def read_by(self, output: Expr) -> list[Variable]:
         """The variables that a map reads."""
-        return [self.storage.held[name] for name in map(stem, symbol_names(output))]
+        return [self.storage.held[name] for name in map(stem, symbol_names(output)) if name not in self.made]
 
     def settled(self, f: DeviceFunction, update: Update, end: Expr) -> None:
         """A component as it ends."""
@@ -371,10 +388,13 @@ class RowFunctions:
 def in_single(terms: list[Expr], axes: tuple[str, ...]) -> bool:
     """Whether a loop over `axes` computes in float32 where numbers are stored so: if it has a function that takes a GPU many
     steps in float64, of which most cards have few."""
-    return any(_takes_long(term, set(axes)) for term in subterms(*terms) if set(axes) & set(term.axes))
+    return any(takes_long(term, set(axes)) for term in subterms(*terms) if set(axes) & set(term.axes))
 
 
-def _takes_long(term: Expr, axes: set[str]) -> bool:
+def takes_long(term: Expr, axes: set[str]) -> bool:
+    """Whether a term that varies along `axes` is a function of many steps, or was one."""
+    if term.op == "symbol":
+        return bool(axes & set(term.axes))
     if term.op == "divide":
         return bool(axes & set(term.args[1].axes))
     return term.op in LONG or term.op == "power" and not (term.args[1].op == "const" and term.args[1].value in (1, 2, 3, 4))

@@ -69,7 +69,7 @@ def host(program: TileProgram, names: Mapping[str, str], signature: Signature, d
          held: list[Variable], plan: list[str]) -> list[str]:
     """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
-    kept = {"f4": "np.float32", "f8": "np.float64", **_DTYPES}
+    kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
     order = [program.stored(own) for own in program.output_axes]
     tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
               "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter, has_columns
+from redfuser_algebra.lower.elements import with_elements
 from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.rows_cuda import RowPrinter
 from redfuser_algebra.lower.storage_cpu import Signature
@@ -25,5 +26,6 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str) -> CudaSo
             return print_tiles(program, signature, dtype)
         except LoweringError:
             pass  # what tensor cores cannot take, threads do by themselves
-    family = ColumnPrinter if has_columns(program) else RowPrinter
-    return family(program, signature, dtype).source()
+    if has_columns(program):
+        return ColumnPrinter(program, signature, dtype).source()
+    return RowPrinter(with_elements(program), signature, dtype).source()

@@ -30,7 +30,7 @@ class RowPrinter:
 
     def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
         self.program, self.signature, self.dtype = program, signature, dtype
-        self.functions = self.functions_of(program, signature)
+        self.functions = self.functions_of(program, signature, BYTES[dtype] == 2)
         self.names = self.functions.storage.names
         kinds = [self.functions.storage.kind(output) for output in program.outputs]
         self.outputs = tuple({"i": "i8", "b": "b1"}.get(kind, signature.real) for kind in kinds)
@@ -48,6 +48,7 @@ class RowPrinter:
 
     def source(self) -> CudaSource:
         """Everything, in the order of a module."""
+        self.functions.produce()
         self.functions.fold()
         self.functions.combine()
         self.final = self.functions.finish(self.outputs)
@@ -79,8 +80,8 @@ class RowPrinter:
         """Fill a thread's tile: whole vectors, and one slot for what lies before the first or after the last of them."""
         lines = [f"def load({', '.join(self._load_arguments())}):",
                  '    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""',
-                 "    for flight in range(FLIGHT):", "        number = first + flight * span + thread", "        full = number < vectors",
-                 "        place = begin + head + number * VECTOR", "        for k in range(VECTOR):",
+                 "    for flight in range(FLIGHT):", "        number = i4(first + flight * span + thread)", "        full = number < vectors",
+                 "        place = i4(begin + head + number * VECTOR)", "        for k in range(VECTOR):",
                  "            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)"]
         for number, name in enumerate(self.streams):
             vector = [f"load_vector(p_{name} + place * SIZE, full, v_{name}, flight * VECTOR)"]
@@ -141,7 +142,7 @@ class RowPrinter:
 
     def _loaded(self) -> list[str]:
         """A tile."""
-        return [f"load({', '.join(self._load_arguments())})"]
+        return [f"load({', '.join(self._load_arguments())})", *(self.functions.called(f"make_{name}", {}) for name in self.functions.made)]
 
     def _onward(self) -> list[str]:
         """To the next tile, if there is one."""
@@ -149,7 +150,7 @@ class RowPrinter:
 
     def _numbers(self) -> list[Variable]:
         """The numbers of a state."""
-        return [Variable(name, False, (), type_) for name, type_ in (("seen", "i8"), *self.functions.state)]
+        return [Variable(name, False, (), type_) for name, type_ in (("seen", "i4"), *self.functions.state)]
 
     def _held(self) -> list[Variable]:
         """What a part of a row leaves in memory."""
@@ -171,8 +172,8 @@ class RowPrinter:
 
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
-        lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread % 32, thread // 32 % warps", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
-                 "    item, thread = item * ROWS + thread // 32, lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
+        lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread & 31, thread >> 5 & warps - 1", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
+                 "    item, thread = item * ROWS + (thread >> 5), lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
         for each in reversed(self.program.rows):
             lines += [f"i_{each} = rest % n_{each}", f"rest //= n_{each}"]
         for name, axes in self.program.inputs.items():
@@ -191,8 +192,8 @@ class RowPrinter:
     def _bounds(self) -> list[str]:
         """Where the row's part begins, and what of it is whole vectors."""
         lead = f"p_{self.streams[0]} + begin * SIZE" if self.streams else "0"
-        return [*self._part(), f"head = min((-({lead}) // SIZE) % ({SECTOR} // SIZE), length)",
-                "vectors = (length - head) // VECTOR", "edges = length - vectors * VECTOR",
+        return [*self._part(), f"head = min((-({lead}) & {SECTOR - 1}) // SIZE, length)",
+                "vectors = i4((length - head) // VECTOR)", "edges = i4(length - vectors * VECTOR)",
                 *(f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:])]
 
     def _part(self) -> list[str]:
@@ -201,6 +202,7 @@ class RowPrinter:
     def _tile_arrays(self) -> list[str]:
         real = self.signature.real
         kinds = [("ok", "b1"), ("at", "i4"), *((f"v_{n}", real) for n in self.streams), *((f"v_{n}", self.signature.arrays[n]) for n in self.others)]
+        kinds += [(f"v_{name}", self.functions.storage.produced_type(name)) for name in self.functions.made]
         kinds += [(f"y_{place}", self.outputs[place]) for place in self.program.maps]
         return [f"{name} = cuda.local.array(SLOTS, {type_})" for name, type_ in kinds]
 
@@ -232,7 +234,7 @@ class RowPrinter:
         first = ["if splits:", *indented(keeps), "elif warp == 0 or alone:", *indented(lines)] if self._held() else ["if warp == 0 or alone:", *indented(lines)]
         if not told:
             return [*first, *(self._maps() if self.program.maps else [])]
-        shared = ["place = sel(alone, i8(cuda.threadIdx.x) // 32, i8(0))"]
+        shared = ["place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))"]
         shared += [f"final_{v.name} = cuda.shared.array({f'words_{v.name}' if v.columns else 'ROWS'}, {v.type})" for v in told]
         return [*shared, *first, "cuda.syncthreads()", *self._moved([(v.name, "", f"final_{v.name}", "place", v) for v in told]), *self._maps()]
 

@@ -54,8 +54,10 @@ ISSUED = 4
 """Warps that a multiprocessor issues an instruction of per cycle."""
 
 SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh")
-FREE = ("mov", "bra", "ret", "cvta", "ld.param")
+FREE = ("mov", "bra", "ret", "cvta")
 """PTX instructions that cost no machine instruction, or none to speak of."""
+_PAIRED = ("add", "sub", "neg", "and", "or", "xor", "not", "shl", "shr", "min", "max", "setp", "selp", "mul", "mad")
+"""Instructions that take two of the machine for whole numbers of 64 bits."""
 _MOVING, _COMPARING = ("mov", "ld", "st", "selp", "shfl"), ("setp", "cvt")
 """Instructions on floats that take no unit for arithmetic, and those that take one but compute nothing."""
 
@@ -120,12 +122,20 @@ class Estimate:
         return max(self.memory, self.tensor) / self.time
 
 
+def _issues(name: str, forms: list[str]) -> int:
+    """How many machine instructions a PTX instruction becomes: whole numbers of 64 bits are pairs of registers, of which halves
+    can be had for nothing; conditions are joined by the comparisons."""
+    if name in FREE or name == "ld" and forms[:1] == ["param"] or name == "cvt" and set(forms) == {"u32", "u64"} or forms[-1:] == ["pred"]:
+        return 0
+    return 2 if name in _PAIRED and forms[-1:] in (["s64"], ["u64"], ["b64"]) or name == "selp" and forms == ["f64"] else 1
+
+
 def estimate(card: Card, moved: float, warps: Counter[str]) -> Estimate:
     """From bytes moved and executed warp instructions; PTX counts more of these than the machine executes."""
     kinds = Counter()
     for opcode, count in warps.items():
         name, *forms = opcode.split(".")
-        kinds["issue"] += 0 if name in FREE or opcode.startswith("ld.param") else count
+        kinds["issue"] += count * _issues(name, forms)
         if name == "mma":
             kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m1")))))
         elif name in SPECIAL and "f32" in forms:
