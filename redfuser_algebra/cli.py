@@ -20,7 +20,7 @@ import typer
 from rich.text import Text
 
 import redfuser_algebra as ra
-from redfuser_algebra.bench import coverage
+from redfuser_algebra.bench import audits, coverage
 from redfuser_algebra.bench import demo as demonstration
 from redfuser_algebra.bench.commands import bench
 from redfuser_algebra.catalogue.lists import LISTS
@@ -255,14 +255,23 @@ def lengths_in(shape: str) -> dict[str, int]:
 
 
 @app.command()
-def audit(target: Target, dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
+def audit(target: Annotated[str | None, TARGET] = None,
+          every: Annotated[bool, typer.Option("--all", help="All kernels of the catalogue, one line each; --record keeps them.")] = False,
+          dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
           plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
+          record: Annotated[Path, typer.Option(help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
           as_json: JsonOption = False) -> int:
     """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.
 
-    Exits with 4 if something is wrong with a kernel.
+    Exits with 4 if something is wrong with a kernel.  Ctrl-C keeps what --all has found.
     """
+    if (target is None) != every:
+        raise OperatorError("auditing kernels", "both a name and --all are given" if every else "nothing is named", "name an operator, or write --all")
+    if every and plot is not None:
+        raise OperatorError("drawing audits of all kernels", "there is a picture of one", "name the operator that --plot draws")
+    if every:
+        return 0 if audits.shown(list(ra.operators.values()), dtype, card, files.writable(record), as_json) else FAILED
     found, operators = [], operators_of(target)
     if plot is not None:
         files.writable(plot)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
 
+import redfuser_algebra as ra
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.ptx.cards import CARDS, card_named, estimate, occupancy
@@ -89,6 +90,29 @@ def test_the_command_audits_draws_and_tells_by_its_exit_code(monkeypatch, capsys
     found = replace(found, cases=(replace(found.cases[0], fault="a fault"),))
     assert status_of(["audit", "logsumexp", "--json"]) == 4
     assert json.loads(capsys.readouterr().out)["passed"] is False
+
+
+@needs_toolchain
+def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_path):
+    """Stopped at the third kernel, what was found is shown and kept; the next run makes the rest."""
+    sound, made, record = audited(kernel("logsumexp"), (3,)), [], tmp_path / "audits.jsonl"
+
+    def audit(kernel, **asked):
+        made.append(kernel.operator.name)
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return replace(sound, operator=kernel.operator.name)
+
+    monkeypatch.setattr(CudaKernel, "audit", audit)
+    monkeypatch.setattr(type(ra.operators), "values", lambda catalogue: [catalogue[name] for name in ("softmax", "logsumexp", "variance")])
+    assert status_of(["audit", "--all", "--record", str(record)]) == 130
+    assert "2 of 2 kernels passed" in capsys.readouterr().out
+    assert status_of(["audit", "--all", "--record", str(record), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["operator"] for each in told] == made[:2] + made[3:] and made[2] == made[3] and len(record.read_text().splitlines()) == 3
+    record.write_text("[1]\n")
+    assert status_of(["audit", "--all", "--record", str(record)]) == 2 and "something else" in capsys.readouterr().err
+    assert status_of(["audit"]) == 2 and status_of(["audit", "softmax", "--all"]) == 2
 
 
 def test_bad_words_are_told_in_one_message(capsys):
