@@ -20,8 +20,8 @@ EXACT = [name for name in (*FUSABLE, *ORDERED) if operators.entry(name).reason !
 
 
 @cache
-def verdict(name):
-    return decide(operators[name])
+def verdict(name, prefer="centred"):
+    return decide(operators[name], prefer=prefer)
 
 
 @cache

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import mutants
 import pytest
+from lowered import verdict
 
 import redfuser_algebra as ra
 from redfuser_algebra.language.errors import OperatorError
@@ -134,13 +135,13 @@ def test_the_status_claims_no_more_than_the_evidence(variance, status, rows):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ra.operators)
 def test_every_form_of_the_catalogue_has_a_certificate(name):
-    verdict = ra.decide(ra.operators[name])
-    if verdict.fused is None:
+    fused = verdict(name).fused
+    if fused is None:
         return
-    certificate = verdict.fused.certify(examples=8)
+    certificate = fused.certify(examples=8)
     assert certificate.status in ("proved", "proved and tested", "tested"), certificate.to_markdown()
-    assert unread(verdict.fused.form) == ()
-    asked = obligations(verdict.operator, verdict.fused.decision.main.cascade, verdict.fused.form)
+    assert unread(fused.form) == ()
+    asked = obligations(fused.operator, fused.decision.main.cascade, fused.form)
     assert len({o.id for o in asked}) == len(asked)
 
 

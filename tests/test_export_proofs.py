@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from lowered import verdict
 
 import redfuser_algebra as ra
 from redfuser_algebra import cli
@@ -23,7 +24,7 @@ EXPORTED = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_
 
 @cache
 def text(name):
-    return proof_module(ra.decide(ra.operators[name]))
+    return proof_module(verdict(name))
 
 
 def failures(source):

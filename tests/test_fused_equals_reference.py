@@ -12,6 +12,7 @@ import redfuser_algebra as ra
 from adversarial import SITUATION_CHUNKS, SITUATIONS, domain, drawn, in_situation, spoilt_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowered import verdict
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.catalogue import operators
 from redfuser_algebra.language.expr import subterms
@@ -37,14 +38,9 @@ EXAMPLES = settings.default.max_examples // 3
 ROUNDING = UNIT["float64"]
 
 
-@functools.cache
-def verdict(name, prefer="centred"):
-    return ra.decide(operators[name], prefer=prefer)
-
-
-def fused(name, prefer="centred"):
-    found = verdict(name, prefer).fused
-    return found or pytest.skip(f"no fused form: {verdict(name, prefer).status} ({verdict(name, prefer).reason})")
+def fused(name, *prefer):
+    found = verdict(name, *prefer)
+    return found.fused or pytest.skip(f"no fused form: {found.status} ({found.reason})")
 
 
 def outputs(value):

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
 import redfuser_algebra as ra
+from lowered import verdict
 
 da = pytest.importorskip("dask.array", reason="the extra `dask` is not installed")
 
@@ -15,9 +15,8 @@ from redfuser_algebra.catalogue import ENTRIES  # noqa: E402
 RNG = np.random.default_rng(3)
 
 
-@cache
 def fused(name):
-    return ra.decide(ra.operators[name]).fused
+    return verdict(name).fused
 
 
 def chunked(array, rng):

@@ -7,13 +7,14 @@ import pickle
 import numpy as np
 import pytest
 import redfuser_algebra as ra
+from lowered import verdict
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((3, 24))
 
 
 def fused(name):
-    return ra.fuse(ra.operators[name])
+    return verdict(name).fused
 
 
 def sent(stream, by):
