@@ -104,10 +104,15 @@ class Fused:
         OperatorError where there is none.  `out` is an array (a tuple of them, if there are several outputs) to write to.
         Raises OperatorError for arrays that do not fit.
         """
+        into = () if out is None else out if isinstance(out, tuple) else (out,)
+        operator = self.operator
+        return operator.widened(self._computed(arrays, named, backend, operator.narrowed(into)))
+
+    def _computed(self, arrays: tuple, named: dict[str, object], backend: str, into: tuple) -> object:
+        """The outputs without their dimensions of length one."""
         if backend not in BACKENDS:
             raise OperatorError(f"{self.operator.name} with backend={backend!r}", "there is no such backend here",
                                 f"choose one of {', '.join(BACKENDS)}")
-        into = () if out is None else out if isinstance(out, tuple) else (out,)
         if backend in ("auto", "cpu") and (result := self._calls.again(arrays, named, into)) is not None:
             return result
         binding = self.operator.bind(*arrays, **named)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,12 +29,20 @@ class Binding:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a call is checked against: inputs with their axes, parameters with defaults, lengths of top-k axes."""
+    """What a call is checked against: inputs with their axes, parameters with defaults, lengths of top-k axes.
+
+    `again` says which inputs are another one once more, where a call does not give them.
+    """
 
     name: str
     inputs: Mapping[str, tuple[str, ...]]
     params: Mapping[str, bool | int | float | None]
     tops: Mapping[str, Expr]
+    again: Mapping[str, str] = field(default_factory=dict)
+
+    def completed(self, given: dict[str, object]) -> dict[str, object]:
+        """What was given, and inputs that are another one once more."""
+        return given | {name: given[source] for name, source in self.again.items() if name not in given and source in given} if self.again else given
 
     def __str__(self) -> str:
         scalars = [name if default is None else f"{name}={default}" for name, default in self.params.items()]
@@ -69,6 +77,7 @@ def given_by_name(signature: Signature, positional: tuple, named: Mapping[str, o
         if name in given:
             raise OperatorError(f"a call of {signature} with {name}=", f"{name} was also given by position", "give it once")
         given[name] = value
+    given = signature.completed(given)
     missing = [name for name in signature.inputs if name not in given]
     missing += [name for name, default in signature.params.items() if default is None and name not in given]
     if missing:

@@ -14,7 +14,7 @@ import numpy as np
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.formula import parse_all
-from redfuser_algebra.language.operator import SCALAR_TYPES, Operator, define, is_name
+from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
 from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
@@ -217,8 +217,7 @@ def _written(name: str, result: object, arrays: list[Traced]) -> tuple[object, s
 def _dimension(name: str, array: Traced, dim: tuple[str, ...]) -> tuple[str, ...]:
     """The one axis of a dimension of a result."""
     if not dim:
-        raise OperatorError(f"a trace of {name}", "its result has a dimension of length one (keepdims=True)",
-                            "return it without: .squeeze(axis), or keepdims=False")
+        return (ONE,)
     if len(dim) > 1:
         raise OperatorError(f"a trace of {name}", f"its result has the flattened dimension {written(dim)}", "reshape it back before returning it")
     if dim and dim[0] not in array.expr.axes:

@@ -11,7 +11,10 @@ import keyword
 import unicodedata
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
 
 from redfuser_algebra.language.binding import Binding, Signature, bind, given_by_name
 from redfuser_algebra.language.composition import axes_of_call, copied_axis, with_leaves
@@ -23,6 +26,8 @@ from redfuser_algebra.language.text import operator_text
 
 Scalar = bool | int | float
 Structure = str | tuple[str, ...]
+ONE = "1"
+"""A dimension of length one among the axes of an output."""
 SCALAR_TYPES = {"float": float, "int": int, "bool": bool}
 
 _assumed: ContextVar[dict[Expr, None] | None] = ContextVar("_assumed", default=None)
@@ -35,8 +40,9 @@ class Operator:
 
     `inputs` maps each array to its axes in dimension order; `params` each scalar to its default (None: required).
     `structure` is "single", "tuple" or the names of a dict result.  `axes` are all axes, in order of appearance in
-    the signature and then those made by topk; `output_axes` is the dimension order of each output.  `assume` are
-    declared side conditions.  Two operators are equal when all but their documentation is.
+    the signature and then those made by topk; `output_axes` is the dimension order of each output, and `kept` says where
+    an output has dimensions of length one besides, counted from its end.  `assume` are declared side conditions.  `again`
+    names the inputs that are another input once more, with other axes, where a call does not give them.  Two operators are equal when all but their documentation is.
     """
 
     name: str
@@ -48,11 +54,18 @@ class Operator:
     assume: tuple[Expr, ...]
     doc: str
     output_axes: tuple[tuple[str, ...], ...]
+    kept: tuple[tuple[int, ...], ...] = ()
+    again: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:
         """What calls are checked against."""
-        return Signature(self.name, self.inputs, self.params, _tops(self.outputs))
+        return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again)
+
+    @property
+    def orders(self) -> tuple[tuple[str, ...], ...]:
+        """The dimensions of each output, "1" for one of length one."""
+        return tuple(map(_with_ones, self.output_axes, self.kept))
 
     def bind(self, /, *arrays: object, **named: object) -> Binding:
         """The arrays and scalars of one call by name, with axis lengths and batch shape; see `binding.bind`."""
@@ -64,6 +77,25 @@ class Operator:
             return values[0]
         return tuple(values) if self.structure == "tuple" else dict(zip(self.structure, values, strict=True))
 
+    def widened(self, result: object) -> object:
+        """A result with the dimensions of length one that its outputs have."""
+        if not any(self.kept):
+            return result
+        parts = result if isinstance(result, tuple) else tuple(result.values()) if isinstance(result, dict) else (result,)
+        return self.packed(tuple(np.expand_dims(part, places) if places else part for part, places in zip(parts, self.kept, strict=True)))
+
+    def narrowed(self, arrays: tuple) -> tuple:
+        """Arrays of the outputs' shapes without those dimensions, as views.  Raises OperatorError where they have none."""
+        if len(arrays) != len(self.kept) or not any(self.kept):
+            return arrays
+        return tuple(self._squeezed(array, places) if places else array for array, places in zip(arrays, self.kept, strict=True))
+
+    def _squeezed(self, array: np.ndarray, places: tuple[int, ...]) -> np.ndarray:
+        if np.ndim(array) < len(places) or any(array.shape[place] != 1 for place in places):
+            raise OperatorError(f"{self.name} with an array of shape {array.shape} for its result", "the result has a dimension of length one",
+                                f"give an array with the dimensions {self.orders}")
+        return np.squeeze(array, places)
+
     def renamed(self, /, **axes: str) -> Operator:
         """The same operator with other axis names: `softmax.renamed(l="j")`."""
         unknown = [axis for axis in axes if axis not in self.axes]
@@ -72,9 +104,9 @@ class Operator:
                                 f"rename one of: {', '.join(self.axes)}")
         inputs = {name: tuple(axes.get(axis, axis) for axis in own) for name, own in self.inputs.items()}
         outputs = tuple(with_leaves(output, {}, axes) for output in self.outputs)
-        order = [" ".join(axes.get(axis, axis) for axis in own) for own in self.output_axes]
+        order = [" ".join(axes.get(axis, axis) for axis in own) for own in self.orders]
         assume = tuple(with_leaves(condition, {}, axes) for condition in self.assume)
-        return define(self.name, inputs, self.params, self.packed(outputs), assume, self.doc, ", ".join(order))
+        return define(self.name, inputs, self.params, self.packed(outputs), assume, self.doc, ", ".join(order), self.again)
 
     def __call__(self, /, *operands: Expr | Scalar, **named: Expr | Scalar) -> object:
         """The result as expressions over other expressions: an operator used inside another one.
@@ -105,7 +137,7 @@ class Operator:
 
     def _key(self) -> tuple:
         return (self.name, tuple(self.inputs.items()), tuple(self.params.items()), tuple(map(id, self.outputs)),
-                self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes)
+                self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes, self.kept, tuple(self.again.items()))
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Operator) else NotImplemented
@@ -145,8 +177,8 @@ def _has_subject(condition: Expr) -> bool:
 
 
 def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str, Scalar | None], result: object,
-           assume: tuple[Expr, ...] = (), doc: str = "", order: str | None = None) -> Operator:
-    """An operator from its parts, checked: names, axes, leaves, top-k lengths, and the order of output dimensions.
+           assume: tuple[Expr, ...] = (), doc: str = "", order: str | None = None, again: Mapping[str, str] = MappingProxyType({})) -> Operator:
+    """An operator from its parts, checked: names, axes, leaves, top-k lengths, and the order of output dimensions ("b 1").
 
     `result` is an expression, a tuple or list of them, or a dict from names to them.
     """
@@ -157,7 +189,7 @@ def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str
     axes = tuple(dict.fromkeys([axis for own in inputs.values() for axis in own] + list(_tops(outputs))))
     output_axes = tuple(tuple(axis for axis in axes if axis in output.axes) for output in outputs)
     return Operator(name, dict(inputs), dict(params), outputs, structure, axes, tuple(assume), doc,
-                    _ordered(name, output_axes, order))
+                    *_ordered(name, output_axes, order), again)
 
 
 def _declared(name: str, function: Callable) -> tuple[dict, dict]:
@@ -305,12 +337,19 @@ def _check_tops(operator: str, outputs: tuple[Expr, ...]) -> None:
                                     'give each its own axis: ra.topk(x, "l", k, name="best")')
 
 
-def _ordered(operator: str, output_axes: tuple[tuple[str, ...], ...], order: str | None) -> tuple[tuple[str, ...], ...]:
+def _ordered(operator: str, output_axes: tuple[tuple[str, ...], ...], order: str | None) -> tuple[tuple, tuple]:
+    """The axes of each output in the order asked for, and where its dimensions of length one are, from the end."""
     if order is None:
-        return output_axes
-    asked = tuple(tuple(part.split()) for part in order.split(","))
-    if list(map(sorted, asked)) != list(map(sorted, output_axes)):
+        return output_axes, ((),) * len(output_axes)
+    asked = [part.split() for part in order.split(",")]
+    named = tuple(tuple(axis for axis in part if axis != ONE) for part in asked)
+    if list(map(sorted, named)) != list(map(sorted, output_axes)):
         have = ", ".join(" ".join(axes) for axes in output_axes)
         raise OperatorError(f'operator {operator} with the result "{order}"', f'its outputs have the axes "{have}"',
                             "list the axes of each output once, in the order you want; a comma separates outputs")
-    return asked
+    return named, tuple(tuple(place - len(part) for place, axis in enumerate(part) if axis == ONE) for part in asked)
+
+
+def _with_ones(axes: tuple[str, ...], kept: tuple[int, ...]) -> tuple[str, ...]:
+    rest, whole = iter(axes), len(axes) + len(kept)
+    return tuple(ONE if place - whole in kept else next(rest) for place in range(whole))

@@ -58,9 +58,9 @@ def _result(structure: str | tuple[str, ...], outputs: list[str]) -> str:
 def _order(operator: Operator) -> str:
     """The order of output dimensions, where it is not that of the signature."""
     usual = [[axis for axis in operator.axes if axis in axes] for axes in operator.output_axes]
-    if usual == list(map(list, operator.output_axes)):
+    if usual == list(map(list, operator.orders)):
         return ""
-    return " -> " + ", ".join(" ".join(axes) for axes in operator.output_axes)
+    return " -> " + ", ".join(" ".join(axes) for axes in operator.orders)
 
 
 def _without(names: Mapping[Expr, str], term: Expr) -> dict[Expr, str]:

@@ -64,7 +64,7 @@ class Calls:
         if not known.holds(self.schedule):
             self.known.pop(key, None)
             return None
-        given = self._defaults | dict(zip(self.operator.inputs, arrays, strict=False)) | named
+        given = self.operator.signature.completed(self._defaults | dict(zip(self.operator.inputs, arrays, strict=False)) | named)
         result = attempted(known.plan, {name: given[name] for name in self.operator.inputs}, given, out)
         return result if out or result is None or known.dtypes is None else in_dtypes(self.operator, result, known.dtypes)
 

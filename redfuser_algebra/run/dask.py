@@ -46,7 +46,7 @@ def run_dask(operator: Operator, form: FusedForm, arrays: Sequence, named: Mappi
     blocks = _Blocks(operator, replace(form, trace=()), {name: given.get(name, default) for name, default in operator.params.items()},
                      *_aligned(da, operator, form, given))
     state = blocks.states(da)
-    return operator.packed(tuple(blocks.output(da, place, state) for place in range(len(operator.outputs))))
+    return operator.widened(operator.packed(tuple(blocks.output(da, place, state) for place in range(len(operator.outputs)))))
 
 
 def _dask_array() -> ModuleType:

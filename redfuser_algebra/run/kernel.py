@@ -70,16 +70,17 @@ class Kernel:
 
     def __call__(self, /, *arrays: object, out: object = None, **named: object) -> object:
         """The outputs.  Raises OperatorError for arrays that do not fit, and where the kernel cannot run."""
-        into = () if out is None else out if isinstance(out, tuple) else (out,)
+        operator = self.operator
+        into = operator.narrowed(() if out is None else out if isinstance(out, tuple) else (out,))
         if (result := self._calls.again(arrays, named, into)) is not None:
-            return result
+            return operator.widened(result)
         binding = self.operator.bind(*arrays, **named)
         result = self._calls.first(binding, arrays, named, into)
         if result is None:
             raise OperatorError(f"the kernel of {self.operator.name} on shapes {[a.shape for a in binding.arrays.values()]}",
                                 "it cannot run here: an axis is empty, a topk asks for too many, or Numba failed",
                                 "call the fused operator, which falls back to NumPy")
-        return result
+        return operator.widened(result)
 
 
 def made_kernel(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str], schedule: Schedule | None) -> Kernel:

@@ -116,7 +116,7 @@ class Stream:
             raise OperatorError(f"the result of {self!r}", f"its elements were to be {self._final}",
                                 "add the others first, or make the stream with another length")
         whole = replace(self._fixed, sizes={**self._fixed.sizes, self._form.axis: self.length})
-        return self._narrow(self._operator, completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole))
+        return self._operator.widened(self._narrow(self._operator, completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole)))
 
     def map(self, /, *chunk: object, start: int | None = None, **named: object) -> object:
         """The maps (outputs that keep the axis) of one chunk, with the results of all elements seen so far.
@@ -256,5 +256,5 @@ def _maps_only(operator: Operator, form: FusedForm) -> Operator:
     named = not isinstance(operator.structure, str)
     return replace(
         operator, outputs=tuple(operator.outputs[i] for i in kept),
-        output_axes=tuple(operator.output_axes[i] for i in kept),
+        output_axes=tuple(operator.output_axes[i] for i in kept), kept=tuple(operator.kept[i] for i in kept),
         structure=tuple(operator.structure[i] for i in kept) if named else operator.structure)
