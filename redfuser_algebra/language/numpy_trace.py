@@ -16,6 +16,7 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
 from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
+from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
 from redfuser_algebra.language.tracing.patched import letting_arrays_pass
@@ -49,14 +50,16 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", *
     inferred = any(not isinstance(axes, str) for axes in inputs.values())
     inputs = _named(name, inputs)
     for _ in range(ROUNDS):
-        first, unions = _traced(name, function, inputs, params, fixed, inferred, 0)
-        if not unions:
+        first, axes = _traced(name, function, inputs, params, fixed, inferred, 0)
+        if not axes.unions:
             break
-        inputs = _united(name, inputs, unions)
-    again = (_traced(name, function, inputs, params, fixed, inferred, skip)[0] for skip in (1, 2))
-    result, order = _written(name, first, _agreed(name, first, again))
+        inputs = _united(name, inputs, axes.unions)
+    others = (_traced(name, function, inputs, params, fixed, inferred, skip)[0] for skip in (1, 2))
+    arrays = _agreed(name, first, others)
+    order = _order(name, arrays)
+    exprs, inputs, again = with_copies([array.expr for array in arrays], {key: axes.distinct(own) for key, own in inputs.items()})
     conditions = parse_all(assume, inputs, params) if assume else ()
-    return define(name, inputs, params, result, conditions, inspect.getdoc(function) or "", order)
+    return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again)
 
 
 def _name_of(function: Callable) -> str:
@@ -141,18 +144,22 @@ def joined(order: list[str], unions: list[tuple[str, str]], known: Mapping[str, 
 
 
 def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, inferred: bool, skip: int) -> tuple:
-    """What the function returns for traced arrays, and the axes that met."""
+    """What the function returns for traced arrays, and what was found out about axes."""
     names = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
     axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)), inferred)
     token = current.set(axes)
     try:
-        arrays = {key: Traced(Expr("input", (), (key, own)), tuple((axis,) for axis in own)) for key, own in inputs.items()}
+        arrays = {key: _input(key, axes.distinct(own)) for key, own in inputs.items()}
         arrays |= {key: Traced(Expr("param", (), (key,))) for key in params}
         with letting_arrays_pass(), np.errstate(all="ignore"):
             result = _called(name, function, arrays | fixed)
-            return _results(name, result), axes.unions
+            return _results(name, result), axes
     finally:
         current.reset(token)
+
+
+def _input(name: str, axes: tuple[str, ...]) -> Traced:
+    return Traced(Expr("input", (), (name, axes)), tuple((axis,) for axis in axes))
 
 
 def _called(name: str, function: Callable, given: dict[str, object]) -> object:
@@ -205,13 +212,16 @@ def _agreed(name: str, first: object, others: Iterator[object]) -> list[Traced]:
                         "compute it from x.shape or x.size with NumPy's functions, or pass it as a parameter")
 
 
-def _written(name: str, result: object, arrays: list[Traced]) -> tuple[object, str]:
-    """The arrays in the structure of the result, and the order of their dimensions."""
-    order = ", ".join(" ".join(axis for dim in array.dims for axis in _dimension(name, array, dim)) for array in arrays)
-    exprs = tuple(array.expr for array in arrays)
+def _order(name: str, arrays: list[Traced]) -> str:
+    """The dimensions of each array, for `define`."""
+    return ", ".join(" ".join(axis for dim in array.dims for axis in _dimension(name, array, dim)) for array in arrays)
+
+
+def _structured(result: object, exprs: list[Expr]) -> object:
+    """Expressions in the structure of the result."""
     if isinstance(result, dict):
-        return dict(zip(result, exprs, strict=True)), order
-    return exprs if isinstance(result, tuple) else exprs[0], order
+        return dict(zip(result, exprs, strict=True))
+    return tuple(exprs) if isinstance(result, tuple) else exprs[0]
 
 
 def _dimension(name: str, array: Traced, dim: tuple[str, ...]) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class Operator:
     def _squeezed(self, array: np.ndarray, places: tuple[int, ...]) -> np.ndarray:
         if np.ndim(array) < len(places) or any(array.shape[place] != 1 for place in places):
             raise OperatorError(f"{self.name} with an array of shape {array.shape} for its result", "the result has a dimension of length one",
-                                f"give an array with the dimensions {self.orders}")
+                                f"give arrays of {', '.join(' '.join(order) for order in self.orders)}")
         return np.squeeze(array, places)
 
     def renamed(self, /, **axes: str) -> Operator:

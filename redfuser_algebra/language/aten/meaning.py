@@ -49,7 +49,8 @@ class Shapes(Axes):
         return None
 
     def dims_of(self, shape: Sequence[int], what: str) -> tuple[Dim, ...]:
-        return tuple(map(self.fresh, shape))
+        axes = iter(self.distinct(axis for length in shape for axis in self.fresh(length)))
+        return tuple(() if length == 1 else (next(axes),) for length in shape)
 
 
 def shape_of(node: object) -> tuple[int, ...]:
@@ -88,8 +89,11 @@ def _same_axes(node: object, a: Traced) -> Traced:
 def _repeated(node: object, a: Traced) -> Traced:
     """A view that repeats dimensions of length one."""
     shape = shape_of(node)
-    own = ((),) * (len(shape) - a.ndim) + a.dims
-    return Traced(a.expr, tuple(dim or current.get().fresh(length) for dim, length in zip(own, shape, strict=True)))
+    axes, own = current.get(), ((),) * (len(shape) - a.ndim) + a.dims
+    more = [axes.fresh(length) if not dim else () for dim, length in zip(own, shape, strict=True)]
+    kept = [axis for dim in a.dims for axis in dim]
+    new = iter(axes.distinct([*kept, *(axis for dim in more for axis in dim)])[len(kept):])
+    return Traced(a.expr, tuple(dim or ((next(new),) if extra else ()) for dim, extra in zip(own, more, strict=True)))
 
 
 def _whole(node: object, a: Traced) -> Traced:

@@ -6,9 +6,7 @@ and axes that meet are one in the next round.
 """
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 
@@ -22,6 +20,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.numpy_trace import ROUNDS, joined
 from redfuser_algebra.language.operator import Operator, define, is_name
+from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced
 from redfuser_algebra.language.tracing.constants import read
 from redfuser_algebra.language.tracing.lengths import Dim, current
@@ -42,10 +41,10 @@ class Section:
 
 
 class Walk:
-    """One round: every node's value, with the axes that met so far.  Each use of `apart` has axes of its own."""
+    """One round: every node's value, with the axes that met so far."""
 
-    def __init__(self, graph: Captured, nodes: Sequence, same: dict[str, str], apart: object = None) -> None:
-        self.graph, self.axes, self.apart = graph, Shapes({}, inferred=True, same=same), apart
+    def __init__(self, graph: Captured, nodes: Sequence, same: dict[str, str]) -> None:
+        self.graph, self.axes = graph, Shapes({}, inferred=True, same=same)
         self.inside, self.values = set(nodes), {}
         self.outside: dict[object, Traced] = {}
         self.inputs: dict[str, tuple[object, tuple[str, ...]]] = {}
@@ -80,7 +79,7 @@ class Walk:
             if isinstance(value, tuple | list) or value is None:
                 raise refused("several values from outside of a part", "only arrays go in", "torch runs it")
             return self._parameter(node)
-        if node not in self.outside or node is self.apart:
+        if node not in self.outside:
             found = self._constant(node)
             self.outside[node] = self._input(node) if found is None else found
         return self.outside[node]
@@ -110,9 +109,9 @@ class Walk:
         return Traced(*found[0]) if found and all(each is not None and each[0] is found[0][0] for each in found) else None
 
     def _input(self, node: object) -> Traced:
-        dims = tuple(map(self.axes.fresh, shape_of(node)))
+        dims = self.axes.dims_of(shape_of(node), "")
         axes = tuple(axis for dim in dims for axis in dim)
-        name = next(name for name in self._names(node) if self.inputs.get(name, (node, axes)) == (node, axes) and name not in self.params)
+        name = next(name for name in self._names(node) if name not in self.inputs and name not in self.params)
         self.inputs[name] = node, axes
         array = Traced(Expr("input", (), (name, axes)), dims)
         dtype = str(node.meta["val"].dtype).removeprefix("torch.")
@@ -121,26 +120,10 @@ class Walk:
 
 
 def walked(graph: Captured, nodes: Sequence) -> Walk:
-    """The values of some nodes.  Raises OperatorError where they have none over named axes.
-
-    A value from outside that is read twice has the same axes each time; where that cannot be (x + W·x for a square W), it
-    is an input for each of its uses.
-    """
-    try:
-        return _settled(graph, nodes, None)
-    except OperatorError:
-        inside = set(nodes)
-        read = Counter(operand for node in nodes for operand in node.all_input_nodes if operand not in inside)
-        for apart in (operand for operand, times in read.items() if times > 1):
-            with suppress(OperatorError):
-                return _settled(graph, nodes, apart)
-        raise
-
-
-def _settled(graph: Captured, nodes: Sequence, apart: object) -> Walk:
+    """The values of some nodes.  Raises OperatorError where they have none over named axes."""
     same: dict[str, str] = {}
     for _ in range(ROUNDS):
-        walk = Walk(graph, nodes, same, apart)
+        walk = Walk(graph, nodes, same)
         walk.run(nodes)
         if not walk.axes.unions:
             return walk
@@ -151,13 +134,14 @@ def _settled(graph: Captured, nodes: Sequence, apart: object) -> Walk:
 def section(walk: Walk, outputs: Sequence, name: str) -> Section:
     """The operator of nodes that were walked.  Raises OperatorError for outputs that no operator has."""
     arrays = [walk.values[node] for node in outputs]
-    exprs = tuple(array.expr for array in arrays)
     order = ", ".join(" ".join(axis for dim in array.dims for axis in dim) for array in arrays)
-    read_ones = {term.name for term in subterms(*exprs) if term.op in ("input", "param")}
-    inputs = {key: axes for key, (_, axes) in walk.inputs.items() if key in read_ones}
-    params = {key: None for key in walk.params if key in read_ones}
-    operator = define(name, inputs, params, exprs if len(exprs) > 1 else exprs[0], order=order)
-    return Section(with_letters(operator), {key: walk.inputs[key][0] for key in inputs}, {key: walk.params[key] for key in params},
+    known = {name: axes for name, (_, axes) in walk.inputs.items()}
+    exprs, declared, again = with_copies([array.expr for array in arrays], known)
+    used = {term.name for term in subterms(*exprs) if term.op in ("input", "param")}
+    inputs = {key: axes for key, axes in declared.items() if key in used}
+    params = {key: node for key, node in walk.params.items() if key in used}
+    operator = define(name, inputs, dict.fromkeys(params), tuple(exprs) if len(exprs) > 1 else exprs[0], order=order)
+    return Section(with_letters(operator), {key: walk.inputs[again.get(key, key)][0] for key in inputs}, params,
                    tuple(outputs), {node: walk.values[node].dims for node in outputs})
 
 

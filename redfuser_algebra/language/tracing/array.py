@@ -14,6 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.functions import size
+from redfuser_algebra.language.tracing.alignment import aligned
 from redfuser_algebra.language.tracing.constants import number, read
 from redfuser_algebra.language.tracing.elementwise import ELEMENTWISE
 from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current, written
@@ -275,6 +276,13 @@ def lifted(value: object) -> Traced:
 
 def elementwise(name: str, *operands: object) -> Traced:
     """NumPy's elementwise function of that name."""
-    arrays = [lifted(operand) for operand in operands]
-    dims = broadcast((array.dims for array in arrays), f"np.{name}")
-    return Traced(ELEMENTWISE[name](*(array.expr for array in arrays)), dims)
+    exprs, dims = together(list(map(lifted, operands)), f"np.{name}")
+    return Traced(ELEMENTWISE[name](*exprs), dims)
+
+
+def together(arrays: Sequence[Traced], what: str) -> tuple[list[Expr], tuple[Dim, ...]]:
+    """What arrays are over the dimensions that they make together, aligned at the last one, as NumPy does."""
+    places = range(-max((array.ndim for array in arrays), default=0), 0)
+    exprs, dims = aligned([array.expr for array in arrays], [array.dims for array in arrays],
+                          [range(-array.ndim, 0) for array in arrays], what, places)
+    return exprs, tuple(dims[place] for place in places)

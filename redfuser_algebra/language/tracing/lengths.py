@@ -5,10 +5,10 @@ as it would.  A plain number that only happens to equal a length is found by tra
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from math import prod
 
 from redfuser_algebra.language.errors import OperatorError
@@ -23,11 +23,36 @@ SMALLEST = 307
 
 @dataclass
 class Axes:
-    """The axes of one trace: `lengths` by name; `unions` collects the pairs that met, where names may be inferred."""
+    """The axes of one trace: `lengths` by name; `unions` collects the pairs that met, where names may be inferred.
+
+    `origins` names the axis that each copy is a second, independent index over.
+    """
 
     lengths: dict[str, int]
     inferred: bool = False
     unions: list[tuple[str, str]] = field(default_factory=list)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def origin(self, axis: str) -> str:
+        """The axis that this one is a copy of; itself if it is none."""
+        return self.origins.get(axis, axis)
+
+    def apart(self, axis: str, taken: Collection[str]) -> str:
+        """The axis, or its first copy, that is not taken."""
+        origin = self.origin(axis)
+        names = chain((origin,), (f"{origin}_{number}" for number in count(2)))
+        name = next(name for name in names if name not in taken and (name not in self.lengths or self.origin(name) == origin))
+        if name != origin:
+            self.origins[name] = origin
+            self.lengths[name] = self.lengths[origin]
+        return name
+
+    def distinct(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The axes, copies where one occurs again."""
+        found: list[str] = []
+        for name in names:
+            found.append(name if name not in found else self.apart(name, found))
+        return tuple(found)
 
     def met(self, one: Dim, other: Dim, what: str) -> Dim:
         """The dimension that two make where they meet position by position.  Raises OperatorError if they differ."""
@@ -36,7 +61,7 @@ class Axes:
         if one == ():
             return other
         if self.inferred and len(one) == len(other) == 1:
-            self.unions.append((one[0], other[0]))
+            self.unions.append((self.origin(one[0]), self.origin(other[0])))
             return one
         raise refused(f"{what}, where axis {written(one)} meets axis {written(other)}", "they are different axes",
                       "give them one name if they are the same axis, or transpose the arrays")
@@ -52,12 +77,13 @@ class Axes:
 
     def dims_of(self, shape: Sequence[int], what: str) -> tuple[Dim, ...]:
         """The dimensions of an array of this shape that code made from lengths.  Raises OperatorError if they are none."""
-        by_length = {length: (axis,) for axis, length in self.lengths.items()} | {1: ()}
+        by_length = {length: axis for axis, length in self.lengths.items() if axis not in self.origins} | {1: ""}
         unknown = [length for length in shape if length not in by_length]
         if unknown:
             raise refused(f"{what} of {unknown[0]} elements", "no axis of the inputs has that length",
                           "make it an input with axes of its own")
-        return tuple(by_length[length] for length in shape)
+        axes = iter(self.distinct(by_length[length] for length in shape if length != 1))
+        return tuple(() if length == 1 else (next(axes),) for length in shape)
 
 
 current: ContextVar[Axes] = ContextVar("current", default=Axes({}))

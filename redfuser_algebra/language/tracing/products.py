@@ -1,20 +1,28 @@
 """Contractions of traced arrays: matmul, einsum and their kin, as Σ of products over named axes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.tracing.alignment import aligned
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted
-from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current
 from redfuser_algebra.language.tracing.place import refused
 from redfuser_algebra.language.tracing.reductions import total
 
 
-def _contracted(expr: Expr, dim: Dim, dims: tuple[Dim, ...]) -> Traced:
-    """Σ over the axes of one dimension; the others are left."""
-    return Traced(total(expr, dim, None) if dim else expr, dims)
+Labels = Sequence[Hashable]
+"""A label for each dimension of an array: dimensions of one label meet."""
+
+
+def contracted(arrays: Sequence[Traced], labels: Sequence[Labels], kept: Labels, what: str) -> Traced:
+    """Σ of the products of arrays over the dimensions whose labels are not kept."""
+    exprs, dims = aligned([array.expr for array in arrays], [array.dims for array in arrays], labels, what, kept)
+    expr = exprs[0]
+    for other in exprs[1:]:
+        expr = expr * other
+    gone = tuple(name for label in dims if label not in kept for name in dims[label])
+    return Traced(total(expr, gone, None) if gone else expr, tuple(dims[label] for label in kept))
 
 
 def _needs_dimensions(name: str, *arrays: Traced) -> None:
@@ -26,10 +34,10 @@ def _needs_dimensions(name: str, *arrays: Traced) -> None:
 def _matmul(a, b):
     a, b = lifted(a), lifted(b)
     _needs_dimensions("a matrix product", a, b)
-    row, column = a.dims[:-1], b.dims[:-2] + b.dims[-1:] if b.ndim > 1 else b.dims[:0]
-    shared = current.get().met(a.dims[-1], b.dims[-2 if b.ndim > 1 else -1], "a matrix product")
-    batch = broadcast((row[:-1], column[:-1]), "a matrix product")
-    return _contracted(a.expr * b.expr, shared, batch + row[-1:] + column[-1:])
+    batch = range(-max(a.ndim, b.ndim), -2)
+    rows, columns = ("row",) * (a.ndim > 1), ("column",) * (b.ndim > 1)
+    left, right = (*range(-a.ndim, -2), *rows, "shared"), (*range(-b.ndim, -2), "shared", *columns)
+    return contracted((a, b), (left, right), (*batch, *rows, *columns), "a matrix product")
 
 
 @implements(np.dot)
@@ -37,19 +45,13 @@ def _dot(a, b, out=None):
     a, b = lifted(a), lifted(b)
     if not a.dims or not b.dims:
         return a * b
-    if a.ndim <= 2 and b.ndim <= 2:
-        return _matmul(a, b)
-    shared = current.get().met(a.dims[-1], b.dims[-2 if b.ndim > 1 else -1], "np.dot")
-    rest = b.dims[:-2] + b.dims[-1:] if b.ndim > 1 else ()
-    return _contracted(a.expr * b.expr, shared, a.dims[:-1] + rest)
+    return _tensordot(a, b, (-1, -2 if b.ndim > 1 else -1))
 
 
 @implements(np.inner)
 def _inner(a, b):
     a, b = lifted(a), lifted(b)
-    if not a.dims or not b.dims:
-        return a * b
-    return _contracted(a.expr * b.expr, current.get().met(a.dims[-1], b.dims[-1], "np.inner"), a.dims[:-1] + b.dims[:-1])
+    return a * b if not a.dims or not b.dims else _tensordot(a, b, (-1, -1))
 
 
 @implements(np.vdot)
@@ -59,26 +61,27 @@ def _vdot(a, b):
 
 @implements(np.outer)
 def _outer(a, b, out=None):
-    a, b = np.ravel(lifted(a)), np.ravel(lifted(b))
-    return Traced(a.expr * b.expr, a.dims + b.dims)
+    return _tensordot(np.ravel(lifted(a)), np.ravel(lifted(b)), 0)
 
 
-@implements(*(function for name in ("vecdot",) if (function := getattr(np, name, None))))
-def _vecdot(a, b, axis=-1):
+@implements(*(function for name in ("vecdot",) if (function := getattr(np, name, None))), np.linalg.vecdot)
+def _vecdot(a, b, /, *, axis=-1):
     product = lifted(a) * lifted(b)
     return np.sum(product, axis=axis)
 
 
-@implements(np.tensordot)
+@implements(np.tensordot, np.linalg.tensordot)
 def _tensordot(a, b, axes=2):
     a, b = lifted(a), lifted(b)
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
     left, right = ([int(place) % array.ndim for place in (given if isinstance(given, Sequence) else (given,))]
                    for array, given in zip((a, b), axes, strict=True))
-    shared = tuple(name for i, j in zip(left, right, strict=True) for name in current.get().met(a.dims[i], b.dims[j], "np.tensordot"))
-    kept = [dim for array, gone in ((a, left), (b, right)) for place, dim in enumerate(array.dims) if place not in gone]
-    return _contracted(a.expr * b.expr, shared, tuple(kept))
+    labels = [("a", place) for place in range(a.ndim)], [("b", place) for place in range(b.ndim)]
+    for one, other in zip(left, right, strict=True):
+        labels[1][other] = labels[0][one]
+    kept = [label for own, gone in zip(labels, (left, right), strict=True) for place, label in enumerate(own) if place not in gone]
+    return contracted((a, b), labels, kept, "np.tensordot")
 
 
 @implements(np.einsum)
@@ -87,36 +90,28 @@ def _einsum(subscripts, *operands, optimize=False, **options):
         raise refused("np.einsum with lists of numbers", "only subscripts in a string are read", 'write np.einsum("mk,lk->ml", …)')
     arrays = [lifted(operand) for operand in operands]
     left, arrow, right = subscripts.replace(" ", "").partition("->")
-    labels, batch = _labelled(left.split(","), arrays)
+    labels = _labelled(left.split(","), arrays)
+    batch = sorted({label for own in labels for label in own if isinstance(label, int)})
     letters = [letter for part in left.split(",") for letter in part.replace("...", "")]
     if not arrow:
         right = "..." * ("..." in left) + "".join(sorted({letter for letter in letters if letters.count(letter) == 1}))
     before, dots, after = right.partition("...")
-    kept = [labels[letter] for letter in before] + list(batch if dots else ()) + [labels[letter] for letter in after]
-    gone = tuple(name for letter in dict.fromkeys(letters) if letter not in right for name in labels[letter])
-    expr = arrays[0].expr
-    for array in arrays[1:]:
-        expr = expr * array.expr
-    return _contracted(expr, gone, tuple(kept))
+    return contracted(arrays, labels, (*before, *(batch if dots else ()), *after), "np.einsum")
 
 
-def _labelled(parts: list[str], arrays: list[Traced]) -> tuple[dict[str, Dim], tuple[Dim, ...]]:
-    """The dimension of each letter, and those that the dots stand for."""
+def _labelled(parts: list[str], arrays: list[Traced]) -> list[list[Hashable]]:
+    """The label of each dimension: its letter, or its place, from the end, among those that the dots stand for."""
     if len(parts) != len(arrays):
         raise refused(f"np.einsum of {len(arrays)} arrays", f"its subscripts name {len(parts)}", "give one part for each array")
-    labels: dict[str, Dim] = {}
-    batches = []
+    labels = []
     for part, array in zip(parts, arrays, strict=True):
         before, dots, after = part.partition("...")
         middle = array.ndim - len(before) - len(after)
         if middle < 0 or middle and not dots or len(set(part.replace("...", ""))) < len(before + after):
             raise refused(f'np.einsum with "{part}"', f"the array has {array.ndim} dimensions, and each letter stands for one of them",
                           "name every dimension once")
-        batches.append(array.dims[len(before):array.ndim - len(after)])
-        own = zip(before + after, array.dims[:len(before)] + array.dims[array.ndim - len(after):], strict=True)
-        for letter, dim in own:
-            labels[letter] = current.get().met(labels.get(letter, ()), dim, f'np.einsum along "{letter}"')
-    return labels, broadcast(batches, "np.einsum")
+        labels.append([*before, *range(-middle, 0), *after])
+    return labels
 
 
 class Moments:
@@ -137,23 +132,37 @@ def _cov_pair(x: Traced, y: Traced, ddof: object) -> Traced:
     return np.sum(product) / (x.size - ddof)
 
 
-def _two_rows(x: object, y: object, name: str) -> tuple[Traced, Traced]:
-    if y is None or lifted(x).ndim != 1 or lifted(y).ndim != 1:
-        raise refused(f"{name} of one table", "the result holds every pair of its rows", f"give two vectors: {name}(x, y)")
-    return lifted(x), lifted(y)
+def _rows(x: object, rowvar: bool) -> Traced:
+    x = lifted(x)
+    return x if rowvar else np.transpose(x)
 
 
 @implements(np.cov)
 def _cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, **options):
     if fweights is not None or aweights is not None:
         raise refused("np.cov with weights", "only equal weights are read", "write the weighted sums out")
-    pair = _two_rows(m, y, "np.cov")
     ddof = (0 if bias else 1) if ddof is None else ddof
+    if y is None:
+        x = _rows(m, rowvar)
+        d = x - np.mean(x, axis=-1, keepdims=True)
+        return np.matmul(d, np.swapaxes(d, -1, -2) if x.ndim > 1 else d) / (x.shape[-1] - ddof)
+    pair = _two_rows(m, y, "np.cov")
     return Moments(tuple(tuple(_cov_pair(a, b, ddof) for b in pair) for a in pair))
+
+
+def _two_rows(x: object, y: object, name: str) -> tuple[Traced, Traced]:
+    if lifted(x).ndim != 1 or lifted(y).ndim != 1:
+        raise refused(f"{name} of two tables", "their rows are joined end to end", f"give two vectors, {name}(x, y), or one table")
+    return lifted(x), lifted(y)
 
 
 @implements(np.corrcoef)
 def _corrcoef(x, y=None, rowvar=True, **options):
+    if y is None:
+        x = _rows(x, rowvar)
+        d = x - np.mean(x, axis=-1, keepdims=True)
+        d = d / np.sqrt(np.sum(d * d, axis=-1, keepdims=True))
+        return np.matmul(d, np.swapaxes(d, -1, -2))
     pair = _two_rows(x, y, "np.corrcoef")
     spread = [np.sqrt(_cov_pair(a, a, 1)) for a in pair]
     return Moments(tuple(tuple(_cov_pair(a, b, 1) / spread[i] / spread[j] for j, b in enumerate(pair)) for i, a in enumerate(pair)))

@@ -9,7 +9,7 @@ import numpy as np
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language import recurrence
 from redfuser_algebra.language.expr import Expr, call
-from redfuser_algebra.language.tracing.array import Traced, implements, lifted
+from redfuser_algebra.language.tracing.array import Traced, implements, lifted, together
 from redfuser_algebra.language.tracing.elementwise import truth
 from redfuser_algebra.language.tracing.lengths import broadcast
 from redfuser_algebra.language.tracing.place import refused
@@ -36,8 +36,11 @@ def reduced(array: object, axis: Axis, keepdims: object, combine: Combine, where
     """`combine(elements, axes, mask)` over the axes of some dimensions."""
     array = lifted(array)
     mask = None if absent(where) or where is True else lifted(where)
-    if mask is not None and broadcast((array.dims, mask.dims), "where=") != array.dims:
-        raise refused("a where= mask", "it has more dimensions than the array", "broadcast the array first")
+    if mask is not None:
+        (expr, condition), dims = together([array, mask], "where=")
+        if dims != array.dims:
+            raise refused("a where= mask", "it has more dimensions than the array", "broadcast the array first")
+        array, mask = Traced(expr, dims), Traced(condition, dims)
     gone = places(array, axis)
     names = tuple(name for place in gone for name in array.dims[place])
     expr = combine(array.expr, names, None if mask is None else mask.expr)
@@ -213,18 +216,25 @@ def _ptp(a, axis=None, out=None, keepdims=False):
     return reduced(a, axis, keepdims, LARGEST) - reduced(a, axis, keepdims, SMALLEST)
 
 
-def _position(reduction: Callable[..., Expr]) -> Callable[..., Traced]:
-    """A position along one axis."""
+def _position(position: Callable[..., Expr], extreme: Callable[..., Expr]) -> Callable[..., Traced]:
+    """A position along one axis, or in the array flattened along several."""
     def combine(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
-        if len(names) > 1:
-            raise refused("a position in a flattened array", "a position is a number along one axis", "give axis=")
-        return reduction(expr, names[0]) if set(names) & set(expr.axes) else ra.lift(0)
+        if not set(names) & set(expr.axes):
+            return ra.lift(0)
+        first, rest = names[0], names[1:]
+        if not rest:
+            return position(expr, first, mask)
+        best = extreme(expr, tuple(name for name in rest if name in expr.axes), mask)
+        at = position(best, first)
+        return at * ra.size(rest) + ra.take(combine(expr, rest, mask), at, first)
 
-    return lambda a, axis=None, out=None, *, keepdims=False: reduced(a, axis, keepdims, combine)
+    return lambda a, axis=None, out=None, *, keepdims=False, where=None: reduced(a, axis, keepdims, combine, where)
 
 
-implements(np.argmax)(_position(ra.argmax))
-implements(np.argmin)(_position(ra.argmin))
+for _positions, _position_of, _extreme in (((np.argmax, np.nanargmax), ra.argmax, ra.max), ((np.argmin, np.nanargmin), ra.argmin, ra.min)):
+    _handler = _position(_position_of, _extreme)
+    implements(_positions[0])(_handler)
+    implements(_positions[1])(_skipping(_handler))
 
 
 def _running(monoid: str) -> Callable[..., Traced]:
@@ -257,6 +267,11 @@ def _logaddexp(exp: Callable, log: Callable) -> Combine:
 
 for _ufunc, _combine in ((np.logaddexp, _logaddexp(ra.exp, ra.log)), (np.logaddexp2, _logaddexp(ra.exp2, ra.log2))):
     implements((_ufunc, "reduce"))(_along(_tests(_combine)))
+
+
+@implements(np.linalg.vector_norm)
+def _vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    return _norm(np.ravel(x) if axis is None else x, ord, axis, keepdims)
 
 
 @implements(np.linalg.norm)

@@ -5,7 +5,7 @@ import numpy as np
 
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.language.tracing.array import Length, Traced, implements, lifted, number_of
+from redfuser_algebra.language.tracing.array import Length, Traced, implements, lifted, number_of, together
 from redfuser_algebra.language.tracing.elementwise import is_boolean, truncated
 from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current, regrouped, written
 from redfuser_algebra.language.tracing.place import refused
@@ -88,8 +88,8 @@ def _broadcast_to(array, shape, subok=False):
 @implements(np.broadcast_arrays)
 def _broadcast_arrays(*arrays, subok=False):
     arrays = list(map(lifted, arrays))
-    dims = broadcast((array.dims for array in arrays), "np.broadcast_arrays")
-    return tuple(array.view(array.expr, dims) for array in arrays)
+    exprs, dims = together(arrays, "np.broadcast_arrays")
+    return tuple(array.view(expr, dims) for array, expr in zip(arrays, exprs, strict=True))
 
 
 @implements(np.shape)
@@ -118,8 +118,32 @@ def _copy(a, order="K", subok=False):
 def _where(condition, x=None, y=None):
     if x is None or y is None:
         raise refused("np.where with one argument", "how many positions it finds depends on the values", "use np.where(mask, a, b) or where=")
-    condition, x, y = lifted(condition), lifted(x), lifted(y)
-    return Traced(ra.where(condition.expr, x.expr, y.expr), broadcast((condition.dims, x.dims, y.dims), "np.where"))
+    exprs, dims = together([lifted(condition), lifted(x), lifted(y)], "np.where")
+    return Traced(ra.where(*exprs), dims)
+
+
+@implements(np.select)
+def _select(condlist, choicelist, default=0):
+    result = default
+    for condition, choice in reversed([*zip(condlist, choicelist, strict=True)]):
+        result = _where(condition, choice, result)
+    return result
+
+
+@implements(np.divmod)
+def _divmod(a, b):
+    return np.floor_divide(a, b), np.remainder(a, b)
+
+
+@implements(np.sinc)
+def _sinc(x):
+    angle = np.where(x == 0, 1, x * np.pi)
+    return np.where(x == 0, 1, np.sin(angle) / angle)
+
+
+@implements(np.real, np.real_if_close)
+def _real(val):
+    return lifted(val)
 
 
 @implements(np.clip)
@@ -148,8 +172,9 @@ def _fix(x, out=None):
     return Traced(truncated(lifted(x).expr), lifted(x).dims)
 
 
-@implements(Traced.astype)
-def _astype(a, dtype):
+@implements(Traced.astype, *(function for name in ("astype",) if (function := getattr(np, name, None))))
+def _astype(a, dtype, /, *, copy=True):
+    dtype = np.dtype(dtype)
     if dtype.name in ("float64", "longdouble") or dtype.kind in "iu" and is_whole(a.expr):
         return a.copy()
     if dtype.kind == "b":
