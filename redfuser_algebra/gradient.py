@@ -63,12 +63,13 @@ class Gradient:
     def __call__(self, /, *arrays: object, saved: Arrays | None = None, backend: str = "auto", **named: object) -> dict[str, np.ndarray]:
         """The derivatives by input name, each with the shape of its input.
 
-        Arrays are the operator's inputs and then one ȳ for each real output, by position or by name; scalars by name.
+        Arrays are the operator's inputs and then one ȳ for each real output (without dimensions of length one that it keeps),
+        by position or by name; scalars by name.  An input that is read twice has one derivative, unless both are given.
         Leading extra dimensions are batch; an input that lacks some of them has its derivatives added up.  `saved` are
         the results of `saved`, if they are known already.  `backend` is as for a fused operator.  Raises OperatorError
         for arrays that do not fit.
         """
-        binding = self._bound(arrays, named)
+        binding = bind(self._signature, arrays, named)
         given = binding.arrays | binding.params
         if self.saved is not None:
             given |= self._run(self.saved, given, backend) if saved is None else self._checked(saved)
@@ -78,12 +79,18 @@ class Gradient:
             parts = result.values() if len(names) > 1 else [result]
             for name, part, axes in zip(names, parts, operator.output_axes, strict=True):
                 found[name] = self._like_input(name, part, axes, binding)
+        for name, source in self.operator.again.items():
+            if name in found and name not in named and len(arrays) <= [*self._signature.inputs].index(name):
+                found[source] = found.pop(name) + found.get(source, 0)
         return {name: found[name] for name in self.operator.inputs if name in found}
 
-    def _bound(self, arrays: tuple, named: dict[str, object]) -> Binding:
+    @property
+    def _signature(self) -> Signature:
+        """The inputs, the ȳ, and inputs that are another one once more."""
         own = self.operator.signature
-        signature = Signature(f"the gradient of {own.name}", dict(own.inputs) | self.cotangents, own.params, own.tops)
-        return bind(signature, arrays, named)
+        given = {name: axes for name, axes in own.inputs.items() if name not in own.again}
+        again = {name: own.inputs[name] for name in own.again}
+        return Signature(f"the gradient of {own.name}", given | self.cotangents | again, own.params, own.tops, own.again)
 
     def _checked(self, saved: Arrays) -> Arrays:
         missing = [name for name in self.saved.structure if name not in saved]
