@@ -24,8 +24,8 @@ from redfuser_algebra.language.html import Fragment, folded, joined, table, titl
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.torch_trace import operator_from_torch
 
-HEAD = ("part", "nodes", "axes", "verdict", "state", "line")
-LEFT = ("left to torch", "nodes", "line")
+HEAD = ("part", "nodes", "axes", "verdict", "state", "where")
+LEFT = ("left to torch", "nodes", "where")
 
 decided = cache(decide)
 """The verdict on an operator; layers that repeat are decided once."""

@@ -189,7 +189,7 @@ def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str
     axes = tuple(dict.fromkeys([axis for own in inputs.values() for axis in own] + list(_tops(outputs))))
     output_axes = tuple(tuple(axis for axis in axes if axis in output.axes) for output in outputs)
     return Operator(name, dict(inputs), dict(params), outputs, structure, axes, tuple(assume), doc,
-                    *_ordered(name, output_axes, order), again)
+                    *_ordered(name, output_axes, order), dict(again))
 
 
 def _declared(name: str, function: Callable) -> tuple[dict, dict]:

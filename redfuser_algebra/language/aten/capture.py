@@ -48,9 +48,10 @@ class Captured:
         return node.name if node.op == "placeholder" else named(node)
 
     def line(self, node: object) -> str:
-        """The user's line that a node comes from; "" if none is known."""
+        """The user's line that a node comes from; in modules of torch's own, where in the module it is; "" if neither is known."""
         frames = FRAME.findall(node.meta.get("stack_trace") or "")
-        return next(filter(None, (line_of(name, int(number)) for name, number in reversed(frames))), "")
+        inside = [path for path, *_ in (node.meta.get("nn_module_stack") or {}).values() if path]
+        return next(filter(None, (line_of(name, int(number)) for name, number in reversed(frames))), inside[-1] if inside else "")
 
 
 def named(node: object) -> str:
