@@ -162,5 +162,5 @@ def test_inputs_of_other_lengths_than_the_graph_holds_for_are_refused():
 
 def test_bfloat16_comes_and_goes():
     graph = ra.from_torch(masked, *[normal(1, 2, 4, 8).bfloat16() for _ in range(3)], parts=True)
-    got = graph.run(*[normal(1, 2, 4, 8).bfloat16() for _ in range(3)], parts=True)
+    got = graph.run(*[normal(1, 2, 4, 8).bfloat16() for _ in range(3)])
     assert got.dtype is torch.bfloat16 and bool(np.isfinite(got.float().numpy()).all())

@@ -102,7 +102,7 @@ def _exported(torch: ModuleType, module: object, examples: tuple, named: Mapping
     if dynamic:
         names = [*inspect.signature(module.forward).parameters][:len(examples)]
         auto = torch.export.Dim.AUTO
-        free = lambda value: dict.fromkeys(range(value.ndim), auto) if isinstance(value, torch.Tensor) else None
+        free = lambda value: {at: auto for at, length in enumerate(value.shape) if length != 1} if isinstance(value, torch.Tensor) else None
         shapes = {key: free(value) for key, value in (dict(zip(names, examples, strict=False)) | dict(named)).items()}
     try:
         with warnings.catch_warnings():

@@ -131,6 +131,8 @@ ATEN: dict[str, Callable] = {name: handler for name, handler in TORCH.items() if
     "gather": lambda a, dim, index, sparse_grad=False: TORCH["gather"](a, dim, index),
     "broadcast_tensors": lambda arrays: tuple(np.broadcast_arrays(*arrays)), "log_sigmoid": TORCH["logsigmoid"],
     "to_copy": TORCH["to"], "lift_fresh_copy": lambda a: a, "numpy_T": np.transpose,
+    "batch_norm": lambda a, weight, bias, mean, var, training, momentum, eps, cudnn_enabled: TORCH["batch_norm"](
+        a, mean, var, weight, bias, training, momentum, eps),
     "layer_norm": lambda a, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True: TORCH["layer_norm"](a, shape, weight, bias, eps),
     "softmax": lambda a, dim, dtype=None: TORCH["softmax"](a, dim), "log_softmax": lambda a, dim, dtype=None: TORCH["log_softmax"](a, dim),
 }

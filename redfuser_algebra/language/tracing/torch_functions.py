@@ -183,6 +183,7 @@ def _softmax(a, dim=-1, dtype=None, _stacklevel=3):
 
 @means("logsumexp")
 def _logsumexp(a, dim=-1, keepdim=False):
+    dim = tuple(dim) if isinstance(dim, list) else dim
     m = np.max(a, axis=dim, keepdims=True)
     total = m + np.log(np.sum(np.exp(a - m), axis=dim, keepdims=True))
     return total if keepdim else np.squeeze(total, axis=dim)
@@ -216,6 +217,16 @@ def _layer_norm(a, normalized_shape, weight=None, bias=None, eps=1e-5):
     deviation = a - np.mean(a, axis=_last(normalized_shape), keepdims=True)
     spread = np.sqrt(np.mean(deviation * deviation, axis=_last(normalized_shape), keepdims=True) + eps)
     return _affine(deviation / spread, weight, bias)
+
+
+@means("batch_norm")
+def _batch_norm(a, mean, variance, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """With the statistics that were kept; along dimension 1."""
+    if training:
+        raise refused("batch_norm in training", "it changes the statistics that it keeps", "call .eval() on the module")
+    column = (slice(None), *(None,) * (a.ndim - 2))
+    kept = [each if each is None else each[column] for each in (weight, bias)]
+    return _affine((a - mean[column]) / np.sqrt(variance[column] + eps), *kept)
 
 
 @means("rms_norm")
