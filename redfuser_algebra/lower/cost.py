@@ -33,7 +33,8 @@ class Work:
 
     `products` holds, for each matrix product, the extents that neither the tile nor the block decides; with `passes_over`
     a mask compares positions along both axes, so that about half of all tiles hold nothing.  With `one_sweep` maps see
-    only what came before, so that there is nothing to fold first unless the axis is cut.
+    only what came before, so that there is nothing to fold first unless the axis is cut.  `joining` are the seconds that an
+    element takes besides where what joins ordered parts is folded, too: products of many factors underflow, which is slow.
     """
 
     rows: int
@@ -47,6 +48,7 @@ class Work:
     products: tuple[int, ...]
     passes_over: bool
     one_sweep: bool = False
+    joining: float = 0.0
 
 
 def default_schedule(program: TileProgram, sizes: Mapping[str, int], batch: int, width: int, machine: Machine) -> Schedule:
@@ -74,7 +76,7 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
     return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width) + IN_ORDER * bool(program.running), written,
                 STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates),
-                bool(program.running) and not program.folds)
+                bool(program.running) and not program.folds, 8 * IN_ORDER * bool(steps))
 
 
 def _is_triangle(program: TileProgram, mask: Expr | None) -> bool:
@@ -99,6 +101,7 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
     tile, block = min(schedule.tile, work.length), schedule.block
     again = 0.0 if tile * work.bytes * 3 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
     per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
+    per_element += work.joining * (schedule.parts > 1)
     if work.one_sweep and schedule.parts == 1:
         per_element = work.map_seconds + (work.map_bytes + work.bytes) / MEMORY
     elif work.map_bytes:

@@ -61,7 +61,7 @@ class _Printer(JoinPrinter):
         given = ["tile", "block", *arrays, *(self.storage.names[p] for p in self.program.params), *(f"n_{a}" for a in sizes)]
         arguments = [*given, *(f"out{place}" for place in range(len(self.outputs)))]
         axis, program = self.program.axis, self.program
-        whole = ["for t0 in range(begin, end, tile):", *indented(tile)] if program.folds else []
+        whole = ["for t0 in range(begin, end, tile):", *indented(self.of_whole_rows(tile))] if program.folds else []
         starts, maps = self._starts_of_maps(), self._maps()
         sweep = self._over_items("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{axis}"], "first, last", [*whole, *end, *starts, *maps])
         kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols, indented
 from redfuser_algebra.lower.functions_cpu import Function
-from redfuser_algebra.lower.storage_cpu import Variable
-from redfuser_algebra.lower.tile import PRIME, LoweringError, Update
+from redfuser_algebra.lower.storage_cpu import Signature, Variable, ends, used
+from redfuser_algebra.lower.tile import PRIME, LoweringError, TileProgram, Update, symbol_names
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,51 @@ class Seen:
 class OrderedPrinter(FormulaPrinter):
     """The functions printed so far; methods return the lines that call them."""
 
+    def __init__(self, program: TileProgram, signature: Signature) -> None:
+        super().__init__(program, signature)
+        self.in_whole_rows: dict[str, str] = {}
+
+    def of_whole_rows(self, lines: list[str]) -> list[str]:
+        """The lines of a tile where no other part of the row is folded elsewhere."""
+        for called, instead in self.in_whole_rows.items():
+            lines = [line.replace(called, instead) for line in lines]
+        return lines
+
     def fold_in_order(self, label: str, updates: Sequence[Update]) -> list[str]:
-        """The elements of a tile, one after the other; the first of all is where the components start."""
+        """The elements of a tile, one after the other; the first of all is where the components start.
+
+        What only the parts of a row are joined by is left out where a whole row is folded: `in_whole_rows` says how that is called.
+        """
+        called = self._folded(f"steps_{label}", updates)
+        wanted = self._wanted
+        kept = [update for update in updates if update.name in wanted]
+        if len(kept) < len(updates):
+            self.in_whole_rows[called] = self._folded(f"steps_{label}_of_row", kept) if kept else "pass"
+        return [called]
+
+    def _folded(self, name: str, updates: Sequence[Update]) -> str:
         axis, held = self.program.axis, self.storage.held
-        function = self._stepping(f"steps_{label}", [(u.name, held[u.name]) for u in updates])
+        function = self._stepping(name, [(u.name, held[u.name]) for u in updates])
         begins = function.argument("begins", "i8(t0 == begin)")
         function.open(axis)
         self._advance(function, [Next(u.name, held[u.name], u.lift) for u in updates])
         first = function.nest.pop().lines
         function.nest[-1].lines += [f"if {begins}:", *indented([f"{function.index(axis)} = 0", *first])]
         self._over_elements(function, begins, [Next(u.name, held[u.name], u.step) for u in updates])
-        return [self.printed(function, loop=False)]
+        return self.printed(function, loop=False)
+
+    @cached_property
+    def _wanted(self) -> set[str]:
+        """The components that the results of a whole row are made of."""
+        program, steps = self.program, {update.name: update.step for update in self.program.updates if update.ordered}
+        reads = [expr for u in program.updates if not u.ordered for expr in (u.lift, u.mask, u.rebase) if expr is not None]
+        found = used(program, [*program.outputs, *(state.start for state in program.running), *ends(program), *reads])
+        todo = list(found)
+        while todo:
+            fresh = symbol_names(steps.get(todo.pop())).keys() - found
+            found |= fresh
+            todo += fresh
+        return found
 
     def join_in_order(self, label: str, updates: Sequence[Update], other: Callable[[Variable], Variable]) -> list[str]:
         """What two neighbouring parts make: `other` has the variables of the later one."""

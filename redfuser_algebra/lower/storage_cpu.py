@@ -72,7 +72,7 @@ class Storage:
         self.products = {u.name for u in program.updates if self._multiplied(u)}
         for update in program.updates:
             self._hold(update)
-        self.values = [value for value in program.values if value.name in self.moving | _used(program, [*program.outputs, *_ends(program), *_seen(program)])]
+        self.values = [value for value in program.values if value.name in self.moving | used(program, [*program.outputs, *ends(program), *_seen(program)])]
         for value in self._in_order():
             self._add(value.name, value.axes, self._value_type(value.value, value.axes))
         self.running = {state.name: Variable(self.fresh(state.name), bool(program.block) and program.block in state.axes, program.columns(state.axes), "f8")
@@ -238,7 +238,7 @@ def positions(name: str) -> str:
     return f"{name}_at"
 
 
-def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
+def used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
     """The names that expressions read, through values."""
     formulas = {value.name: value.value for value in program.values}
     found: set[str] = set()
@@ -251,7 +251,7 @@ def _used(program: TileProgram, exprs: Iterable[Expr]) -> set[str]:
     return found
 
 
-def _ends(program: TileProgram) -> list[Expr]:
+def ends(program: TileProgram) -> list[Expr]:
     """What components become at the end of a row."""
     return [end for update in program.updates if (end := program.ended(update)) is not None]
 
@@ -265,4 +265,4 @@ def _moving(program: TileProgram) -> set[str]:
     """Components and values that are needed tile by tile: what pivots are made of."""
     read = [expr for u in program.updates for expr in (u.lift, u.mask) if expr is not None]
     moved = [term for u in program.updates for term in subterms(u.rebase) if term.op == "symbol" and term.name.endswith(PRIME)]
-    return _used(program, [*read, *moved])
+    return used(program, [*read, *moved])
