@@ -5,7 +5,6 @@ spread, along, positions, position_of, largest, chosen, stepped, cast_to, taken_
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
@@ -17,8 +16,8 @@ from redfuser_algebra.language.text import ATOM, UNARY, _at_least, _binary, shar
 
 RESERVED = ("np", "spread", "along", "positions", "position_of", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
             "False", "None")
-NOTHING = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "any": "False", "all": "True", "fmax": "-np.inf", "fmin": "np.inf",
-           "argmax": "-np.inf", "argmin": "np.inf"}
+IDENTITIES = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "fmax": "-np.inf", "fmin": "np.inf", "argmax": "-np.inf", "argmin": "np.inf",
+              "topk": "-np.inf", "argtopk": "-np.inf", "any": "False", "all": "True"}
 """What elements outside a mask count as."""
 
 BITWISE = {"&": "np.logical_and({}, {})", "|": "np.logical_or({}, {})"}
@@ -61,6 +60,21 @@ def _result(structure: str | tuple[str, ...], outputs: list[str]) -> str:
     if isinstance(structure, tuple):
         return "{" + ", ".join(f'"{name}": {output}' for name, output in zip(structure, outputs, strict=True)) + "}"
     return outputs[0] if structure == "single" else f"({', '.join(outputs)},)"
+
+
+def spelt_number(value: float) -> str:
+    """A number as Python reads it, infinities and NaN with NumPy's names."""
+    return {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan"}.get(repr(value), repr(value))
+
+
+def spelt_function(op: str) -> str:
+    """NumPy's function of arrays for a word of one operand or more."""
+    return "np.vectorize(math.erf, otypes=[float])" if op == "erf" else f"np.{op}"
+
+
+def spelt_reduction(monoid: str) -> str:
+    """NumPy's function that folds an array along an axis."""
+    return f"np.{monoid}.reduce" if monoid in ("fmax", "fmin") else f"np.{monoid}"
 
 
 def _formula(root: Expr, names: Mapping[Expr, str]) -> str:
@@ -112,9 +126,7 @@ def _written(term: Expr, args: list[Written]) -> Written:
         return _binary(function.infix, *args)
     if term.op == "negative":
         return "-" + _at_least(UNARY, args[0]), UNARY
-    if term.op == "erf":
-        return f"np.vectorize(math.erf, otypes=[float])({operands[0]})", ATOM
-    return (f"(1.0 / {_at_least(UNARY, args[0])})" if term.op == "reciprocal" else f"np.{term.op}({', '.join(operands)})"), ATOM
+    return (f"(1.0 / {_at_least(UNARY, args[0])})" if term.op == "reciprocal" else f"{spelt_function(term.op)}({', '.join(operands)})"), ATOM
 
 
 def _leaf(term: Expr) -> Written:
@@ -122,17 +134,16 @@ def _leaf(term: Expr) -> Written:
         return f'positions("{term.axis}", lengths["{term.axis}"])', ATOM
     if term.op == "size":
         return f'lengths["{term.axis}"]', ATOM
-    value = term.value
-    written = f"np.{value}".replace("np.-", "-np.") if isinstance(value, float) and not math.isfinite(value) else repr(value)
+    written = spelt_number(term.value)
     return written, UNARY if written.startswith("-") else ATOM
 
 
 def _reduction(term: Expr, operands: list[str]) -> str:
     if term.count is None:
-        body = operands[0] if term.mask is None else f"np.where({operands[1]}, {operands[0]}, {NOTHING[term.monoid]})"
+        body = operands[0] if term.mask is None else f"np.where({operands[1]}, {operands[0]}, {IDENTITIES[term.monoid]})"
         if term.mask is not None and term.monoid.startswith("arg"):
             return f'position_of(np.{term.monoid}, {body}, along("{term.axis}"), {operands[1]})'
-        return f'np.{term.monoid}{".reduce" if term.monoid in ("fmax", "fmin") else ""}({body}, along("{term.axis}"), keepdims=True)'
+        return f'{spelt_reduction(term.monoid)}({body}, along("{term.axis}"), keepdims=True)'
     where = f", where={operands[1]}" if term.mask is not None else ""
     at = f'largest({operands[0]}, "{term.axis}", {operands[-1]}, "{term.attrs[2]}"{where})'
     return at if term.monoid == "argtopk" else f'chosen({operands[0]}, "{term.axis}", {at}, "{term.attrs[2]}")'

@@ -12,12 +12,10 @@ from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, subterms, substitute, symbol
+from redfuser_algebra.language.numpy_text import IDENTITIES, spelt_function, spelt_number, spelt_reduction
 from redfuser_algebra.language.text import ATOM, COMPARISON, POWER, PRECEDENCE, UNARY
 from redfuser_algebra.language.tidy import tidied
 
-IDENTITIES = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "fmax": "-np.inf", "fmin": "np.inf",
-              "argmax": "-np.inf", "argmin": "np.inf", "topk": "-np.inf", "argtopk": "-np.inf", "any": "False", "all": "True"}
-REDUCTIONS = {"fmax": "np.fmax.reduce", "fmin": "np.fmin.reduce"}
 TWINS = {"shift": "minus", "anchor": "finite", "ratio": "ratio", "scaled": "over", "scale": "times"}
 """What total twins are called."""
 
@@ -133,7 +131,7 @@ class NumpyText:
         value = term.value
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             value = int(value)
-        text = {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan"}.get(repr(value), repr(value))
+        text = spelt_number(value)
         return Written(text, UNARY if text.startswith("-") else ATOM)
 
     def _input(self, term: Expr) -> Written:
@@ -185,7 +183,7 @@ class NumpyText:
         return Written(f"{name}({', '.join(self._along(arg, axes).text for arg in args)})", ATOM, axes)
 
     def _spelt(self, op: str) -> str:
-        return "np.vectorize(math.erf, otypes=[float])" if op == "erf" else f"np.{op}"
+        return spelt_function(op)
 
     def _infix(self, sign: str, left: Written, right: Written, axes: tuple[str, ...]) -> Written:
         level = PRECEDENCE.get(sign, COMPARISON)
@@ -243,7 +241,7 @@ class NumpyText:
         where = f", axis={place}" if len(axes) > 1 else ""
         choosing = term.monoid in ("max", "min", "fmax", "fmin") and self.empty and term.axis == self.plan.axis
         first = f", initial={IDENTITIES[term.monoid]}" if choosing else ""
-        return Written(f"{REDUCTIONS.get(term.monoid, f'np.{term.monoid}')}({body.text}{where}{first})", ATOM, left)
+        return Written(f"{spelt_reduction(term.monoid)}({body.text}{where}{first})", ATOM, left)
 
     def _of_invariant(self, term: Expr, body: Written) -> Written:
         """⊕ of as many equal elements as the axis is long."""
