@@ -108,9 +108,9 @@ def test_no_flag_changes_what_infinity_and_nan_mean():
     allowed = {"reassoc", "contract", "arcp", "nsz"}
     flags = [set(re.findall(r'"(\w+)"', each)) for each in re.findall(r'fastmath"?[=:] *([{(][^})]*[})])', text)]
     assert len(flags) == text.count("fastmath") and set().union(*flags) == allowed
-    exponential = text[text.index("EXACT ="):text.index("def minus" if "def minus" in text else "def fold")]
-    assert 'EXACT = ("contract",)' in exponential and set(re.findall(r"builder\.f(?:add|sub|mul)\(.*", exponential)) == {
-        each for each in re.findall(r"builder\.f(?:add|sub|mul)\(.*", exponential) if "flags=EXACT)" in each}, "none may be reordered"
+    exponential = text[text.index("EXACT ="):text.index("@njit")]
+    assert 'EXACT = ("contract",)' in exponential, "rounding by a large number may not be reordered away"
+    assert exponential.count("flags=EXACT") == len(re.findall(r"builder\.f(?:add|sub|mul)\(", exponential)) > 5
 
 
 @pytest.mark.parametrize("wrong", [{"tile": 0}, {"tile": 64, "block": -1}, {"tile": 64, "threads": 1.5}])
