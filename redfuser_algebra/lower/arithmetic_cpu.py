@@ -48,11 +48,11 @@ _EXP4 = '''
 def exp4(context, x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
     def emit(context, builder, signature, args):
-        real, whole = args[0].type, ir.IntType(32)
+        real, integer = args[0].type, ir.IntType(32)
         near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
         p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
                                                            0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, whole), whole(23))
+        power = builder.shl(builder.bitcast(near, integer), integer(23))
         return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
     return types.float32(types.float32), emit
 '''
@@ -62,16 +62,16 @@ _EXP8 = '''
 def exp8(context, x):
     """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
     def emit(context, builder, signature, args):
-        real, whole = args[0].type, ir.IntType(64)
+        real, integer = args[0].type, ir.IntType(64)
         near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
         p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
                                      2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
                                      0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
         p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
-        k = builder.sub(builder.bitcast(near, whole), whole(0x4338000000000000))
-        half = builder.ashr(k, whole(1))
+        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+        half = builder.ashr(k, integer(1))
         for part in (half, builder.sub(k, half)):
-            power = builder.shl(builder.add(part, whole(1023)), whole(52))
+            power = builder.shl(builder.add(part, integer(1023)), integer(52))
             p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
         return p
     return types.float64(types.float64), emit
