@@ -1,7 +1,9 @@
 """The explorer's tabs Proof and Kernel, its pictures, and the app as a whole, driven without a browser."""
 
 import base64
+import dataclasses
 import re
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from pages import Page
 
 import redfuser_algebra as ra
-from redfuser_algebra.explorer import app, cascade_tab, kernel_tab, pictures, proof_tab, session
+from redfuser_algebra.explorer import app, cascade_tab, discovery_tab, fields, kernel_tab, pictures, proof_tab, session, update_tab
 from redfuser_algebra.prove.certificate import Stopped
 
 
@@ -269,3 +271,81 @@ def test_pictures_are_the_same_bytes_in_the_colour_of_the_page(sessions):
 @pytest.mark.parametrize("number, written", [(0.0, "0"), (-1.5, "−1.5"), (1e8, "1e8"), (float("nan"), "NaN"), (-np.inf, "−∞"), (1.23456e-7, "1.235e−7")])
 def test_numbers_in_few_letters(number, written):
     assert pictures.short(number) == written
+
+
+# --- what takes long ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_that_takes_long_holds_a_control(explorer, monkeypatch):
+    """Whatever a control asks for is done in a thread; the thread of the notebook never waits for it."""
+    where = {}
+    for module, name in ((cascade_tab, "cascades_html"), (discovery_tab, "choice_html"), (discovery_tab, "steps"), (update_tab, "computed"),
+                         (proof_tab, "Board"), (proof_tab, "refusal_html"), (proof_tab, "witness_picture"), (kernel_tab, "prepared"),
+                         (app, "decide_both")):
+        def noted(*given, done=getattr(module, name), name=name):
+            where.setdefault(name, set()).add(threading.current_thread())
+            return done(*given)
+
+        monkeypatch.setattr(module, name, noted)
+    for chosen in ("variance", "mean_absolute_deviation"):
+        explorer.operator_tab.names.value = chosen
+        explorer.work.wait()
+        for place in (*range(1, 6), 0):
+            explorer.front.selected_index = place
+            explorer.work.wait()
+    explorer.operator_tab.names.value = "softmax"
+    explorer.work.wait()
+    for place, change in ((3, ("offset", 1e4)), (3, ("kind", "raw")), (5, ("dtype", "float64")), (5, ("length", 100)), (5, ("target", "cuda"))):
+        explorer.front.selected_index = place
+        setattr(getattr(explorer.tabs[place], change[0]), "value", change[1])
+        explorer.work.wait()
+    assert len(where) == 9 and set().union(*where.values()) == {explorer.work._thread}
+
+
+def test_a_bar_is_seen_while_something_goes_on_and_not_for_what_is_quick(work):
+    gate, seen = threading.Event(), threading.Event()
+    running, told = fields.Running("Working", work, "job"), []
+    running.box.layout.observe(lambda change: seen.set() if change.new == "" else None, "display")
+    running.start(lambda tell: tell(1, 2) or gate.wait(30), told.append, told.append)
+    assert seen.wait(30) and running.bar.value == 50
+    gate.set()
+    work.wait()
+    assert told == [True] and running.box.layout.display == "none"
+    seen.clear()
+    quick = fields.Running("Working", work, "quick", patience=30)
+    quick.start(lambda tell: 1, told.append, told.append)
+    work.wait()
+    assert told == [True, 1] and quick.box.layout.display == "none" and quick._timer is None
+
+
+def test_another_operator_does_not_wait_for_a_proof(explorer):
+    explorer.front.selected_index = 4
+    explorer.work.wait()
+    tab = explorer.tabs[4]
+    tab.examples.value = 100_000
+    tab.prove()
+    while tab.progress.bar.value < 50:
+        time.sleep(0.01)
+    explorer.operator_tab.names.value = "variance"
+    explorer.work.wait()
+    assert explorer.session.verdict.operator is ra.operators["variance"] and tab.certificate is None
+    assert not tab.run.disabled and tab.progress.box.layout.display == "none" and "0 proved" in Page(tab.text.value).text
+
+
+def test_of_twenty_changes_the_last_one_wins(explorer, monkeypatch):
+    explorer.front.selected_index = 5
+    explorer.work.wait()
+    tab, made, gate = explorer.tabs[5], [], threading.Event()
+    prepared = kernel_tab.prepared
+
+    def slowly(verdict, lengths, params, how):
+        made.append(lengths["l"])
+        gate.wait(30)
+        return dataclasses.replace(prepared(verdict, lengths, params, how), launches=f"l = {lengths['l']}")
+
+    monkeypatch.setattr(kernel_tab, "prepared", slowly)
+    for length in range(1001, 1021):
+        tab.length.value = length
+    gate.set()
+    explorer.work.wait()
+    assert len(made) <= 20 and made[-1] == 1020 and tab.launches.value == "l = 1020"
