@@ -251,7 +251,7 @@ def test_sliders_are_moved_from_the_keyboard(explorer):
     slider = explorer.shown.get_by_role("slider").first
     explorer.page.wait_for_timeout(1000)
     state = explorer.shown.locator("table", has_text="together")
-    before = state.inner_text()
+    before = state.text_content()
     slider.focus()
     for _ in range(20):
         slider.press("ArrowRight")
