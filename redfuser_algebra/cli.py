@@ -29,6 +29,7 @@ from redfuser_algebra.discover import report
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.python_file import operators_in
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.certificate_text import checked_suffix
 from redfuser_algebra.run import files
@@ -171,6 +172,9 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
     return 0
 
 
+WGMMA = "Matrix products by the instruction that sm_90a alone has (float16 or bfloat16; no GPU has run it yet)."
+
+
 @app.command()
 def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€¦", help=TARGET.help)] = None,
            target: Annotated[str, typer.Option(help="What the kernel runs on: cpu or cuda.")] = "cpu",
@@ -178,6 +182,7 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            output: Annotated[str | None, typer.Option("--output", "-o", help="A file, or a folder for several; by default this one.")] = None,
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64; for cuda float16 or bfloat16, too.")] = "float32",
            certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None,
+           wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
            gradient: Annotated[bool, typer.Option("--gradient", help="The operators of the gradient, in place of the operator.")] = False,
            as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
     """Write kernels as files of their own, which need NumPy and Numba (or numba-cuda) and check themselves when run; or their proofs.
@@ -203,7 +208,7 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
             try:
                 fused = ra.fuse(operator)
                 recorded = files.recorded_certificate(certificates, operator, fused.form) if certificates else None
-                written = fused.export(path / f"{operator.name}_{target}.py" if into else path, target=target, dtype=dtype, certificate=recorded)
+                written = fused.export(path / f"{operator.name}_{target}.py" if into else path, target=target, dtype=dtype, certificate=recorded, schedule=Schedule(1, wgmma=True) if wgmma else None)
                 show_lines([str(written)])
             except (ra.NotFusable, LoweringError) as error:
                 left_out.append(error)
@@ -259,6 +264,7 @@ def audit(target: Annotated[str | None, TARGET] = None,
           every: Annotated[bool, typer.Option("--all", help="All kernels of the catalogue, one line each; --record keeps them.")] = False,
           dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
+          wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
           plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
           record: Annotated[Path, typer.Option(help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
           as_json: JsonOption = False) -> int:
@@ -276,7 +282,7 @@ def audit(target: Annotated[str | None, TARGET] = None,
     if plot is not None:
         files.writable(plot)
     for operator in operators:
-        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
+        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=Schedule(1, wgmma=True) if wgmma else None)
         with progress(f"auditing {operator.name}") as told:
             found.append(kernel.audit(card=card, progress=told))
         if not as_json:

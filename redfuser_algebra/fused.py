@@ -150,13 +150,13 @@ class Fused:
 
         Inputs that the operator uses as truth values or as whole numbers are taken as such.  Without `schedule` each
         call chooses by its sizes.  For "cuda" there is one dtype, float16 and bfloat16 among them, `.audit()` needs no
-        GPU, and `arch` is what it executes.  Raises OperatorError or LoweringError for a target, dtype or form without kernels.
+        GPU, `arch` is what it executes, and of `schedule` only `wgmma` counts.  Raises OperatorError or LoweringError for a target, dtype or form without kernels.
         """
         if target not in TARGETS:
             raise OperatorError(f"the kernel of {self.operator.name} for {target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
         if target == "cuda":
-            return made_cuda(self.operator, self.form, dtype, arch)
+            return made_cuda(self.operator, self.form, dtype, arch, schedule)
         return made_kernel(self.operator, self.form, dtype, schedule)
 
     def tune(self, /, *arrays: object, progress: Callable[[int, int], None] | None = None, **named: object) -> dict[Schedule, float]:
@@ -224,7 +224,7 @@ class Fused:
         if target not in TARGETS:
             raise OperatorError(f"exporting {self.operator.name} with target={target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
-        kernel = made_cuda(self.operator, self.form, dtype) if target == "cuda" else None
+        kernel = made_cuda(self.operator, self.form, dtype, schedule=schedule) if target == "cuda" else None
         certificate = certificate or self.certificate
         if isinstance(certificate, Certificate) and not certificate.speaks_of(self.operator, self.form):
             raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",

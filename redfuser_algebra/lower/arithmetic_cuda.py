@@ -15,7 +15,7 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 @dataclass(frozen=True)
 class CudaSource:
     """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, what the
-    kernel calls each input and parameter, and whether it multiplies matrices in tiles for blocks of rows."""
+    kernel calls each input and parameter, whether it multiplies matrices in tiles for blocks of rows, and whether by the instructions of sm_90a for four warps at a time."""
 
     imports: str
     body: str
@@ -23,6 +23,7 @@ class CudaSource:
     outputs: tuple[str, ...]
     names: dict[str, str]
     tiles: bool = False
+    wgmma: bool = False
 
     @property
     def text(self) -> str:

@@ -431,7 +431,7 @@ class OperandCode(FragmentCode):
             at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}) * SIZE"
             lines += ["if vector:", f"    load_vector({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
                       f"        {variable}[e] = load_one({at} + e * SIZE, there & (first_{columns} + e < {size}))"]
-        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name})), y)"]
+        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
         arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
         self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
                                "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]

@@ -5,7 +5,7 @@ lane // 4 and lane // 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16").  As 
 column 8·(i // 2) + 2·(lane % 4) + i % 2 of the lane's row r.  Float32 has the same fragments and multiplies without tensor cores.
 
 In shared memory a row lies in chunks of 16 bytes; chunk c of row r is at place c ^ (r % 8), so that neither a row nor a
-column of eight chunks meets a bank twice.
+column of eight chunks meets a bank twice.  For wgmma, whose 128-byte swizzle that is, wide rows lie in panels of 128 bytes.
 
 Out: Python source that uses numba-cuda.
 """
@@ -22,9 +22,16 @@ wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 
 _PLACE = '''
 @cuda.jit(device=True, forceinline=True)
-def chunk_at(row, chunk, width):
+def chunk_at(row, chunk, width, height):
     """Where a chunk of a row lies in a tile whose rows are `width` bytes long."""
     return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
+'''
+
+_PANELS = '''
+@cuda.jit(device=True, forceinline=True)
+def chunk_at(row, chunk, width, height):
+    """Where a chunk of a row lies in a tile of `height` rows: in panels of eight chunks, with the 128-byte swizzle of wgmma."""
+    return i4(i4(i4(chunk >> 3) * i4(height * 128)) + i4(i4(row << 7) + i4(i4(i4(chunk & 7) ^ i4(row & 7)) << 4)))
 '''
 
 _LOAD = '''
@@ -37,7 +44,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
         there = chunk * CHUNK < columns
         for i in range(height * 8 // threads):
             row = i4(first + i * (threads // 8))
-            place, origin = i4(to + chunk_at(row, chunk, width)), source + i8(row) * stride + chunk * 16
+            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
                 inside = there & (row < rows)
                 copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
@@ -62,9 +69,9 @@ def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
     inner, outer, across, low = i4(lane & 15), i4(lane >> 4), i4((lane & 7) + i4(lane >> 4 << 3)), i4(lane >> 3 & 1)
     for k in range(steps):
-        a = load_matrices(i4(left + chunk_at(inner, i4(2 * k + outer), width)))
+        a = load_matrices(i4(left + chunk_at(inner, i4(2 * k + outer), width, 16)))
         for n in range(tile // 16):
-            multiply(a, load_matrices(i4(right + chunk_at(i4(16 * n + across), i4(2 * k + low), width))), n, s)
+            multiply(a, load_matrices(i4(right + chunk_at(i4(16 * n + across), i4(2 * k + low), width, tile))), n, s)
 '''
 
 _WEIGHTED_HALF = '''
@@ -76,16 +83,16 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
         i, j = 4 * k, 4 * k + 2
         a = pack(p[0, i], p[0, i + 1]), pack(p[1, i], p[1, i + 1]), pack(p[0, j], p[0, j + 1]), pack(p[1, j], p[1, j + 1])
         for n in range(columns // 16):
-            multiply(a, load_turned_matrices(i4(right + chunk_at(i4(16 * k + inner), i4(2 * n + outer), width))), n, o)
+            multiply(a, load_turned_matrices(i4(right + chunk_at(i4(16 * k + inner), i4(2 * n + outer), width, tile))), n, o)
 '''
 
 _TAKE_HALF = '''
 @cuda.jit(device=True, forceinline=True)
-def take_fragment(tile, lane, columns, v):
-    """The fragment of the 16 rows at `tile`, as floats."""
+def take_fragment(tile, first, lane, rows, width, columns, v):
+    """The fragment of 16 of the `rows` of a tile, from row `first` on, as floats."""
     for r in range(2):
         for n in range(columns // 8):
-            v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(lane // 4 + 8 * r, n, (columns * SIZE + 127) // 128 * 128) + lane % 4 * 4))
+            v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(i4(first + lane // 4 + 8 * r), n, width, rows) + lane % 4 * 4))
 '''
 
 _STORE_HALF = '''
@@ -96,13 +103,13 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
     for r in range(2):
         for n in range(span // 8):
             row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r)
-            keep_word(i4(shared + chunk_at(row, n, width) + i4((thread & 3) << 2)), pack(y[r, 2 * n], y[r, 2 * n + 1]))
+            keep_word(i4(shared + chunk_at(row, n, width, height) + i4((thread & 3) << 2)), pack(y[r, 2 * n], y[r, 2 * n + 1]))
     cuda.syncthreads()
     for panel in range(width // 128):
         chunk = i4((thread & 7) + 8 * panel)
         for i in range(height * 8 // threads):
             row = i4(first + i * (threads // 8))
-            place, target = i4(shared + chunk_at(row, chunk, width)), to + i8(row) * stride + chunk * 16
+            place, target = i4(shared + chunk_at(row, chunk, width, height)), to + i8(row) * stride + chunk * 16
             if row < rows and chunk * CHUNK < columns:
                 words = take_words(place)
                 if vector:
@@ -119,9 +126,9 @@ _SCORES_FULL = '''
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
     for k in range(4 * steps):
-        a, b = load_four(i4(left + chunk_at(lane // 4, k, width))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width)))
+        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
         for i in range(tile // 4):
-            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width)))
+            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
             s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
             s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
 '''
@@ -138,14 +145,14 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
             a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
             for n in range(columns // 8):
                 row = i4(8 * (i // 2) + 2 * quarter + i % 2)
-                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width) + lane % 2 * 8))
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
                 o[0, 2 * n] += a * c
                 o[0, 2 * n + 1] += a * d
                 o[1, 2 * n] += b * c
                 o[1, 2 * n + 1] += b * d
 '''
 
-_TAKE_FULL = _TAKE_HALF.replace("n, (columns * SIZE + 127) // 128 * 128) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), (columns * SIZE + 127) // 128 * 128) + lane % 2 * 8")
+_TAKE_FULL = _TAKE_HALF.replace("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8")
 
 _STORE_FULL = '''
 @cuda.jit(device=True, forceinline=True)
@@ -200,6 +207,52 @@ def keep_chunk(place, v):
     keep_four(place, v[0], v[1], v[2], v[3])
 '''
 
+_WARPGROUPS = '''
+async_fence = ptx("fence.proxy.async.shared::cta;", "", "", memory=True)
+
+
+@cuda.jit(device=True, forceinline=True)
+def described(place, leading, stride):
+    """A tile with the swizzle of 128 bytes, as wgmma takes it (PTX ISA, "Matrix Descriptor Format"): places and distances in units of 16 bytes."""
+    return i8(place >> 4 & 0x3FFF) | i8(leading >> 4) << 16 | i8(stride >> 4) << 32 | i8(1) << 62
+
+
+@cuda.jit(device=True, forceinline=True)
+def pack_weights(p, tile, w):
+    """Weights as factors of 16 bits, where they are."""
+    for k in range(tile // 16):
+        for half in range(2):
+            for r in range(2):
+                w[4 * k + 2 * half + r] = pack(p[r, 4 * k + 2 * half], p[r, 4 * k + 2 * half + 1])
+
+
+def product_of_warps(columns, left, right, turned):
+    """s += a · b for the 64 rows of four warps: step k takes 16 numbers at offset left[k] of a tile, or, without `left`, weights; and at right[k] of a tile."""
+    count, factors = columns // 2, 1 if left else 4 * len(right)
+    sums, b = ", ".join(f"${{n}}" for n in range(count)), 2 * count + factors
+    text = "{{.reg .pred p; .reg .b32 one; .reg .b64 a, b; mov.b32 one, 1; setp.ne.b32 p, one, 0; wgmma.fence.sync.aligned; "
+    for k in range(len(right)):
+        a = "a" if left else "{{" + ", ".join(f"${{2 * count + 4 * k + n}}" for n in range(4)) + "}}"
+        text += f"add.s64 a, ${{2 * count}}, {{left[k] >> 4}}; " if left else ""
+        text += f"add.s64 b, ${{b}}, {{right[k] >> 4}}; wgmma.mma_async.sync.aligned.m64n{{columns}}k16.f32.{kind}.{kind} "
+        text += "{{" + sums + "}}, " + f"{{a}}, b, p, 1, 1, {{'0, ' if left else ''}}{{turned}}; "
+    text += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;}}"
+    marks = ",".join(["=f"] * count + [str(n) for n in range(count)] + (["l"] if left else ["r"] * factors) + ["l", "~{{memory}}"])
+
+    def typed(context, s, a, b):
+        def emit(context, builder, signature, args):
+            places = lambda array, value, found: [builder.gep(context.make_array(array)(context, builder, value=value).data, [ir.Constant(ir.IntType(32), n)]) for n in found]
+            held = places(s, args[0], [n // 4 * 2 + n // 2 % 2 * (count // 2) + n % 2 for n in range(count)])
+            given = [builder.load(place) for place in held + ([] if left else places(a, args[1], range(factors)))] + [*args[1:2]] * bool(left) + [args[2]]
+            made = ir.FunctionType(ir.LiteralStructType([ir.FloatType()] * count), [each.type for each in given])
+            value = builder.call(ir.InlineAsm(made, text, marks, True), given, attrs=("convergent",))
+            for n, place in enumerate(held):
+                builder.store(builder.extract_value(value, n), place)
+            return context.get_dummy_value()
+        return types.none(s, types.int64 if left else a, types.int64), emit
+    return intrinsic(typed)
+'''
+
 _COMMON = '''
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
@@ -216,7 +269,8 @@ def bounded(factor):
 '''
 
 
-def fragments(dtype: str) -> str:
+def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
-    half = [_HALF.format(kind="f16" if dtype == "float16" else "bf16"), _SCORES_HALF, _WEIGHTED_HALF, _TAKE_HALF, _STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKE_FULL, _STORE_FULL])])
+    kind = "f16" if dtype == "float16" else "bf16"
+    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), _SCORES_HALF, _WEIGHTED_HALF, _TAKE_HALF, _STORE_HALF]
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKE_FULL, _STORE_FULL])])

@@ -14,13 +14,17 @@ from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
 
 
-def print_cuda(program: TileProgram, signature: Signature, dtype: str) -> CudaSource:
-    """The kernel of a program for real numbers of a dtype.  Raises LoweringError where there is none yet."""
+def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False) -> CudaSource:
+    """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`.  Raises LoweringError where there is none yet."""
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if program.running or any(update.ordered for update in program.updates):
         raise LoweringError(f"a CUDA kernel of {program.name}", "its threads take elements in any order, and this state keeps theirs",
                             'run the operator with the CPU kernel: backend="cpu"')
+    if wgmma:
+        if not has_products(program):
+            raise LoweringError(f"a CUDA kernel of {program.name} by wgmma", "it multiplies no matrices", "leave wgmma out")
+        return print_tiles(program, signature, dtype, wgmma)
     if has_products(program):
         try:
             return print_tiles(program, signature, dtype)

@@ -30,13 +30,15 @@ class Schedule:
     """`tile` elements at a time, `block` rows at a time, on `threads` threads, the reduced axis cut into `parts`.
 
     The state is rebased once per tile, and parts are merged at the end; rows that share no matrix product are taken one
-    by one, whatever `block` is.  Raises LoweringError unless all are at least 1.
+    by one, whatever `block` is.  `wgmma` is for GPUs: products by four warps at a time, which sm_90a has.
+    Raises LoweringError unless all are at least 1.
     """
 
     tile: int
     block: int = 1
     threads: int = 1
     parts: int = 1
+    wgmma: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("tile", self.tile), ("block", self.block), ("threads", self.threads), ("parts", self.parts)):
@@ -55,6 +57,8 @@ class Schedule:
 
 def check(program: TileProgram, schedule: Schedule, length: int) -> None:
     """Raises LoweringError if a program cannot run so on a reduced axis of `length`."""
+    if schedule.wgmma:
+        raise LoweringError(f"{program.name} by wgmma on a CPU", "only GPUs of sm_90a have that instruction", "leave wgmma out, or take the target cuda")
     if schedule.parts > 1 and not program.splits:
         raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}",
                             f"an output keeps {program.axis}, and is written in a second sweep over whole rows", "choose parts=1")

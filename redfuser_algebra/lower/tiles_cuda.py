@@ -16,24 +16,26 @@ from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, in_blocks, products
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
-from redfuser_algebra.lower.tiles_host_cuda import tiles_host
+from redfuser_algebra.lower.tiles_host_cuda import SCHEDULES, WARPGROUPS, tiles_host
 
 
-def print_tiles(program: TileProgram, signature: Signature, dtype: str) -> CudaSource:
-    """The kernel of a program with matrix products for real numbers of a dtype.  Raises LoweringError where there is none."""
+def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False) -> CudaSource:
+    """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none."""
+    if wgmma and BYTES.get(dtype) != 2:
+        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits", "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
         raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
-    return _Printer(program, signature, dtype).source()
+    return _Printer(program, signature, dtype, wgmma).source()
 
 
 class _Printer:
     """The pieces of the module, each a method that returns lines."""
 
-    def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
-        self.program, self.signature, self.dtype = in_blocks(program), signature, dtype
+    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool) -> None:
+        self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
         program = self.program
         self.parts = products(program, signature)
         self.storage = TileStorage(program, signature)
@@ -48,10 +50,10 @@ class _Printer:
         self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
-        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held()))
-        found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype)}", make, SINGLE_EXTREMES)
+        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held(), WARPGROUPS if self.wgmma else SCHEDULES))
+        found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}", make, SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True)
+        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma)
 
     # sizes that a kernel is made for
 
@@ -76,7 +78,7 @@ class _Printer:
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
             lines.append(f"{into} = {place}")
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
-        return [*lines, f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
+        return [*lines, *(["WEIGHTS = TILE // 4", *self._products()] if self.wgmma else []), f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
 
     # what comes into shared memory
 
@@ -123,7 +125,7 @@ class _Printer:
 
     def _kernel(self) -> list[str]:
         body = ["thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)", "if not joins:", "    part, number = number % parts, number // parts",
-                *self._place(), *self._state("held", "o"), "shared = shared_address(cuda.shared.array(BYTES, types.uint8))",
+                *self._place(), *self._state("held", "o"), "shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))",
                 "if joins:", *_in(self._joined()), "else:", *_in(self._folded()), "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
         return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
 
@@ -187,6 +189,8 @@ class _Printer:
     def _state(self, held: str, sums: str) -> list[str]:
         """Fragments and the rows' state, as of no elements."""
         own, lines = held == "held", []
+        if own and self.wgmma:
+            lines.append("weights = cuda.local.array(WEIGHTS, i4)")
         if own:
             lines += [f"{name} = cuda.local.array(SCORES, f4)" for name in (*(s.name for s in self.parts.scores), *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))]
         lines += [f"{sums}_{self.folding.held(w.update.name)} = cuda.local.array(SUMS_{w.columns}, f4)" for w in self.parts.weighted]
@@ -202,19 +206,39 @@ class _Printer:
         """One tile: the next is sent for, scores, the state, weighted rows."""
         axis = self.program.axis
         lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), "if ahead < end:", f"    fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})",
-                 "copies_end()", "wait_for_all_but_the_last()", "cuda.syncthreads()", "tile = shared + STAGES + half * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
+                 "copies_end()", "wait_for_all_but_the_last()", *(["async_fence()"] if self.wgmma else []), "cuda.syncthreads()", "tile = shared + STAGES + half * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
                  f"many = i4(min(TILE, n_{axis} - t0))", "seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)"]
         if self.parts.scores:
             lines += ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
-        lines += [f"multiply_rows(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // 16), WIDTH_{s.left.name}, TILE, {s.name})"
-                  for s in self.parts.scores]
-        lines += [f"take_fragment(tile + AT_{o.name} + warp * 16 * WIDTH_{o.name}, lane, TILE, x_{o.name})" for o in self.parts.elements]
+        lines += [self._multiplied(s) for s in self.parts.scores]
+        lines += [f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements]
         fold = list(self.fold.arguments)
         whole = self._all_hold()
         masked = [f"fold({', '.join(['False', *fold[1:]])})"]
         lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
-        lines += [f"add_weighted_rows({weights_of(w)}, tile + AT_{w.right.name}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums_of(w, self.storage)})" for w in self.parts.weighted]
+        lines += [line for w in self.parts.weighted for line in self._added(w)]
         return [*lines, "cuda.syncthreads()", "t0, half = ahead, i4(1 - half)"]
+
+    def _multiplied(self, s: Scores) -> str:
+        """The scores of a tile."""
+        if self.wgmma:
+            return f"product_{s.name}({s.name}, described(shared + AT_{s.left.name}, 16, 1024), described(tile + AT_{s.right.name}, 16, 1024))"
+        return f"multiply_rows(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // 16), WIDTH_{s.left.name}, TILE, {s.name})"
+
+    def _added(self, w: Weighted) -> list[str]:
+        """Weights times rows of a tile."""
+        weights, right, sums = weights_of(w), f"tile + AT_{w.right.name}", sums_of(w, self.storage)
+        if self.wgmma:
+            return [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"]
+        return [f"add_weighted_rows({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"]
+
+    def _products(self) -> list[str]:
+        """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""
+        lines = []
+        for s in self.parts.scores:
+            steps = f"for k in range(-(-n_{s.left.columns} // 16))"
+            lines.append(f"product_{s.name} = product_of_warps(TILE, [k // 4 * ROWS * 128 + k % 4 * 32 {steps}], [k // 4 * TILE * 128 + k % 4 * 32 {steps}], 0)")
+        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], [2048 * k for k in range(TILE // 16)], 1)" for w in self.parts.weighted]
 
     # tiles in which masks hold nowhere, or everywhere
 

@@ -16,6 +16,9 @@ SHARED = 48 * 1024
 SCHEDULES = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 16), (1, 16))
 """Warps of a block, and elements in a tile: the first that fits, and has more rows than are missing, is taken."""
 
+WARPGROUPS = tuple(each for each in SCHEDULES if each[0] == 4)
+"""The same where four warps multiply together."""
+
 COLUMNS = 256
 """How many columns the registers of a block hold, of all sums together."""
 
@@ -35,7 +38,8 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 """Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
 
 
-def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable]) -> list[str]:
+def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
+               schedules: tuple[tuple[int, int], ...]) -> list[str]:
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
     lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
@@ -46,7 +50,7 @@ def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, 
     chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
               *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
               f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},)) and all({_ALIGNED} for each in arrays.values())",
-              f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == 1 or 8 * warps < {rows})",
+              f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == {schedules[-1][0]} or 8 * warps < {rows})",
               f"    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]",
               "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
               "    warps, tile = schedules[0]", f"    blocks = groups * -(-{rows} // (16 * warps)) * {spans}",
@@ -54,7 +58,7 @@ def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, 
               f"    make_for = (warps, tile, vector, {kinds})",
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
-    return [f"SCHEDULES, WIDEST = {SCHEDULES}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
+    return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
             *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
 
 

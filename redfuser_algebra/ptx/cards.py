@@ -136,7 +136,9 @@ def estimate(card: Card, moved: float, warps: Counter[str]) -> Estimate:
     for opcode, count in warps.items():
         name, *forms = opcode.split(".")
         kinds["issue"] += count * _issues(name, forms)
-        if name == "mma":
+        if "mma_async" in forms:  # four warps have one product
+            kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m64"))))) / 4
+        elif name == "mma":
             kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m1")))))
         elif name in SPECIAL and "f32" in forms:
             kinds["special"] += count

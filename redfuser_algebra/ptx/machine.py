@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
-from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp  # noqa: F401  (each enters its instructions)
+from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp, warpgroup  # noqa: F401  (each enters its instructions)
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step
 from redfuser_algebra.ptx.inline import without_calls
 from redfuser_algebra.ptx.memory import ALLOCATED, GlobalMemory, Memory, SharedMemory, Traffic

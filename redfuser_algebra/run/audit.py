@@ -42,6 +42,7 @@ RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "si
 TINY = 1e-30
 """What a value is taken to be at least; see `checking.distance`."""
 
+WGMMA = "products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet"
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
@@ -115,6 +116,7 @@ class Audit:
     cases: tuple[Case, ...]
     work: Work | None
     estimate: Estimate | None
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -157,20 +159,20 @@ def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CA
             done += 1
             if progress:
                 progress(done, steps)
-    for architecture in dict.fromkeys((*ARCHITECTURES, kernel.architecture)):
+    for architecture in dict.fromkeys((kernel.architecture,) if kernel.printed.wgmma else (*ARCHITECTURES, kernel.architecture)):
         for binary, _, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
             binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
                                    occupancy(on, binary.registers, binary.shared, threads)))
     work = None if last is None else _work(last[0], last[1], kernel)
     spent = None if work is None else estimate(on, SECTOR * work.sectors, last[1].counts.warps)
-    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), work, spent)
+    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), work, spent, WGMMA if kernel.printed.wgmma else "")
 
 
 def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
     traffic, warps = ran.counts.traffic, ran.counts.warps
     stored = sum(t.bytes for kind, t in traffic.items() if kind == "global store")
     asked = sum(t.bytes for kind, t in traffic.items() if kind.startswith("global"))
-    named = {name: sum(count for opcode, count in warps.items() if opcode.partition(".")[0] in names) for name, names in (("tensor", ("mma",)), ("special", SPECIAL))}
+    named = {name: sum(count for opcode, count in warps.items() if opcode.partition(".")[0] in names) for name, names in (("tensor", ("mma", "wgmma")), ("special", SPECIAL))}
     return Work(asked - stored, stored, sum(t.moved for kind, t in traffic.items() if kind.startswith("global")) // SECTOR,
                 _ideal(kernel, binding, ran), sum(warps.values()), named["tensor"], named["special"])
 
@@ -249,6 +251,7 @@ def _ideal(kernel: CudaKernel, binding: Binding, ran: Executed) -> int:
 
 def _lines(audit: Audit) -> list[str]:
     lines = [f"{audit.operator} ({audit.dtype}): {'passed' if audit.passed else 'FAILED'}, without a GPU"]
+    lines += [f"  {audit.note}"] if audit.note else []
     for b in audit.binaries:
         lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.shared} B shared, {b.instructions} instructions, "
                      f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")

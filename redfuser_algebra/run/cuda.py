@@ -16,6 +16,7 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cuda import print_cuda
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
@@ -125,17 +126,24 @@ def stored(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.array(array, np.dtype(dtype), order="C")
 
 
-def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str] = "float32", architecture: str = "sm_90a") -> CudaKernel:
-    """The kernel of a form.  Raises OperatorError for an unknown dtype or architecture, LoweringError for a form without kernels."""
+def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str] = "float32", architecture: str = "sm_90a",
+              schedule: Schedule | None = None) -> CudaKernel:
+    """The kernel of a form; of a schedule it heeds whether it says `wgmma`, the rest its own plan chooses.
+
+    Raises OperatorError for an unknown dtype or architecture, LoweringError for a form without kernels.
+    """
     if not isinstance(dtype, str) or dtype not in BYTES:
         raise OperatorError(f"a CUDA kernel of {operator.name} for {dtype!r}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if architecture not in ARCHITECTURES:
         raise OperatorError(f"a CUDA kernel of {operator.name} for {architecture!r}", "there is no such architecture here",
                             f"choose one of {', '.join(ARCHITECTURES)}")
+    wgmma = schedule is not None and schedule.wgmma
+    if wgmma and architecture != "sm_90a":
+        raise OperatorError(f"a CUDA kernel of {operator.name} by wgmma for {architecture}", "only sm_90a has that instruction", "choose sm_90a, or leave wgmma out")
     natural, real = natural_kinds(operator), "f8" if dtype == "float64" else "f4"
     arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
     params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
     program, signature = lower(operator, form), Signature(arrays, params, products=False)
-    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype))
+    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma))
 
 

@@ -54,6 +54,7 @@ def cuda_text(export: CudaExport) -> str:
     as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
     top = header(export.operator, export.form, export.certificate, [
         f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
+        *(["Products by wgmma, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
