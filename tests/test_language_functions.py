@@ -100,6 +100,16 @@ def test_topk_gives_values_and_positions_largest_first(rng):
     assert ra.argtopk(X, "l", K) is ra.topk(X, "l", K).indices
 
 
+def test_order_statistics_are_those_of_numpy(rng):
+    for length in (1, 2, 7, 8):
+        x = np.round(rng.standard_normal((3, length)), 1)
+        got = value((ra.sort(X, "l"), ra.argsort(X, "l"), ra.median(X, "l"), ra.quantile(X, "l", 0.3), ra.quantile(X, "l", 1)), x)
+        want = (np.sort(x), np.argsort(x, kind="stable"), np.median(x, 1), np.quantile(x, 0.3, 1), x.max(1))
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_allclose(one, other, 1e-12)
+    assert ra.sort(X, "l", "t").axes == ("b", "t") and ra.topk(X, "l", ra.size("l") // 2).values.axes == ("b", "top")
+
+
 def test_topk_names_its_axis():
     inner = ra.topk(X, "l", 3).values
     assert inner.axes == ("b", "top") and inner.count.value == 3

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import redfuser_algebra as ra
 from redfuser_algebra.catalogue import operators
+from redfuser_algebra.language.binding import number_at
 from redfuser_algebra.language.cascade import cascades, primary
 from redfuser_algebra.language.expr import Expr, call, subterms
 from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
@@ -41,7 +42,7 @@ def setting_of(operator, inputs, field):
         sizes.update(zip(own, np.shape(inputs[name]), strict=True))
     for term in terms:
         if term.op == "reduce" and term.attrs[2]:
-            sizes[term.attrs[2]] = term.count.value if term.count.op == "const" else int(operator.params[term.count.name])
+            sizes[term.attrs[2]] = int(number_at(term.count, sizes, operator.params))
     arrays = {name: placed(field.array(inputs[name]), own, axes) for name, own in operator.inputs.items()}
     moving = {name: np.zeros(array.shape, bool) for name, array in arrays.items()}
     params = {name: fraction(inputs.get(name, default)) for name, default in operator.params.items()}

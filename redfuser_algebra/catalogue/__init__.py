@@ -19,6 +19,7 @@ from redfuser_algebra.catalogue import (  # noqa: F401  (each module enters its 
     statistics,
     outliers,
     fitting,
+    order,
     physics,
     streaming,
 )

@@ -103,6 +103,8 @@ class Search:
                     reduction, monoid=draft.monoid, body=draft.lift, mask=draft.mask)
 
     def _solved(self, reduction: Reduction) -> Expr:
+        if reduction.count is not None and keeps_ever_more(reduction.count, self.axis):
+            raise Unmoved(reduction.source, "it keeps more elements the more there are")
         if any(is_ordered(part, self.axis) for part in (reduction.body, reduction.mask) if part is not None):
             return self._ordered(reduction)
         return self._of(reduction, opened(reduction.body, self.choices))
@@ -237,6 +239,11 @@ class Search:
                 draft.rebase = _identity_kept(draft, moved)
         self._drafts.needs.add(self._others[key].name)
         return self._others[key]
+
+
+def keeps_ever_more(count: Expr, axis: str) -> bool:
+    """Whether the number of elements that a top-k keeps depends on the length of the axis."""
+    return any(term.op == "size" and term.axis == axis for term in subterms(count))
 
 
 def _chosen(choice: Expr) -> list[Expr]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
 
@@ -141,7 +142,7 @@ def _sizes(signature: Signature, values: dict[str, np.ndarray], params: dict) ->
                                     f"and {length} in {name}", _shapes(signature, values, axis))
             origin.setdefault(axis, name)
     for axis, count in signature.tops.items():
-        k = params[count.name] if count.op == "param" else count.value
+        k = _chosen(count, sizes, params)
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise OperatorError(f"a call of {signature}", f"{text_of_count(count)} = {k!r} elements cannot be chosen",
                                 "choose a whole number of at least 1")
@@ -151,9 +152,24 @@ def _sizes(signature: Signature, values: dict[str, np.ndarray], params: dict) ->
     return sizes
 
 
+def _chosen(count: Expr, sizes: dict[str, int], params: dict) -> object:
+    """How many a top-k chooses: at least one where it follows from lengths, so that an empty axis can be spoken of."""
+    if count.op in ("const", "param"):
+        return count.value if count.op == "const" else params[count.name]
+    k = number_at(count, sizes, params)
+    return max(1, int(k)) if float(k).is_integer() else k
+
+
+def number_at(term: Expr, sizes: Mapping[str, int], params: Mapping[str, object]) -> object:
+    """The number that a term of lengths, parameters and constants comes to."""
+    if term.op in ("const", "param", "size"):
+        return term.value if term.op == "const" else params[term.name] if term.op == "param" else sizes[term.axis]
+    return FUNCTIONS[term.op].apply(*(number_at(arg, sizes, params) for arg in term.args))
+
+
 def text_of_count(count: Expr) -> str:
     """How an error speaks of a top-k number."""
-    return count.name if count.op == "param" else "k"
+    return count.name if count.op == "param" else "k" if count.op == "const" else str(count)
 
 
 def _shapes(signature: Signature, values: dict[str, np.ndarray], axis: str) -> str:

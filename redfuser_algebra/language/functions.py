@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError, undeclared
 from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
 
-__all__ = """sum prod max min any all argmax argmin topk argtopk count mean var std take index size
+__all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std take index size
     exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
     power where square sigmoid relu clip divide round cast reduce""".split()
 
@@ -131,7 +132,8 @@ def argmin(expr: Operand, axis: str, where: Operand | None = None) -> Expr:
 def topk(expr: Operand, axis: str, k: int | Expr, where: Operand | None = None, name: str | None = None) -> TopK:
     """The k largest values along `axis`, largest first, and their positions, on a new axis called `name`.
 
-    k is a number of at least 1 or an integer parameter.  Without a `name` the axis is called "top", or "top2" and
+    k is a number of at least 1, an integer parameter, or computed from such and lengths of axes: with k = size(axis)
+    all are kept, in order.  Without a `name` the axis is called "top", or "top2" and
     so on where the expression already knows that name.  Of equal values the one at the lower position comes first.
     """
     out = name or fresh_axis("top", lift(expr), lift(True if where is None else where))
@@ -155,10 +157,40 @@ def _top(monoid: str, expr: Operand, axis: str, k: int | Expr, where: Operand | 
 def _count_operand(k: int | Expr) -> Expr:
     k = lift(k)
     whole = k.op == "const" and isinstance(k.value, int) and not isinstance(k.value, bool) and k.value >= 1
-    if not whole and k.op != "param":
-        raise OperatorError(f"the {k!r} largest elements", "k is neither a whole number of at least 1 nor a parameter",
-                            "pass an int, or declare k as a parameter of the operator: `k: int = 6`")
+    ops = {term.op for term in subterms(k)}
+    computed = "size" in ops and ops <= {"size", "const", "param", *FUNCTIONS}
+    if not whole and not computed and k.op != "param":
+        raise OperatorError(f"the {k!r} largest elements", "k is neither a whole number of at least 1, nor a parameter, nor a length",
+                            "pass an int, declare k as a parameter of the operator: `k: int = 6`, or compute it from ra.size")
     return k
+
+
+def sort(expr: Operand, axis: str, name: str | None = None) -> Expr:
+    """All elements along `axis`, smallest first, on a new axis `name` of the same length."""
+    out = name or fresh_axis(f"sorted_{axis}", lift(expr))
+    return -_top("topk", -lift(expr), axis, size(axis), None, out)
+
+
+def argsort(expr: Operand, axis: str, name: str | None = None) -> Expr:
+    """The positions of all elements along `axis`, that of the smallest first, of equals the lowest, on a new axis."""
+    out = name or fresh_axis(f"sorted_{axis}", lift(expr))
+    return _top("argtopk", -lift(expr), axis, size(axis), None, out)
+
+
+def quantile(expr: Operand, axis: str, q: Operand) -> Expr:
+    """What a share q of the elements along `axis` stays below, between neighbours linearly: numpy.quantile's default."""
+    out = fresh_axis(f"sorted_{axis}", lift(expr))
+    place, ordered = lift(q) * (size(axis) - 1), sort(expr, axis, out)
+    low = floor(place)
+    below, above = take(ordered, low, out), take(ordered, minimum(low + 1, size(axis) - 1), out)
+    return below + (place - low) * (above - below)
+
+
+def median(expr: Operand, axis: str) -> Expr:
+    """The middle element along `axis`, or the mean of the two in the middle."""
+    out = fresh_axis(f"sorted_{axis}", lift(expr))
+    ordered = sort(expr, axis, out)
+    return 0.5 * (take(ordered, (size(axis) - 1) // 2, out) + take(ordered, size(axis) // 2, out))
 
 
 def fresh_axis(stem: str, *exprs: Expr) -> str:

@@ -21,7 +21,7 @@ from redfuser_algebra.prove.refutation.independence import Effort, Found, indepe
 from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
-from redfuser_algebra.prove.refutation.reason import ENVELOPE, ROUNDING, THRESHOLD, blame
+from redfuser_algebra.prove.refutation.reason import ENVELOPE, ORDER_STATISTIC, ROUNDING, THRESHOLD, blame
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
 BUDGET = 1_500_000
@@ -33,8 +33,10 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
     """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
 
     `params` are the operator's parameters with their defaults.  Never a witness for a cascade with a scan, for a body that is certainly of
-    finite rank, nor where positions are compared with constants (a window).
+    finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
     """
+    if any(term.op == "reduce" and term.attrs[2] == cascade.axis for term in subterms(*_formulas(cascade))):
+        return None
     if any(is_ordered(formula, cascade.axis) for formula in _formulas(cascade)):
         return None
     if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
@@ -106,7 +108,8 @@ def _suspects(problem: Problem, refused: str) -> list[Reduction]:
 
 
 def _of_jumps(problem: Problem, reduction: Reduction, refusal: Refusal, found: Crossed) -> Crossings | None:
-    reason = ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    ranked = reduction.source.attrs[2] in problem.growing
+    reason = ORDER_STATISTIC if ranked else ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
     draft = Crossings(reason, reduction, problem, found.prefix, found.columns, {}, found.jumps)
     minors = draft.minors()
     if not minors or not all(map(certainly_not_zero, minors.values())):

@@ -27,11 +27,12 @@ from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, Number, b
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
 from redfuser_algebra.prove.refutation.reason import (
-    ENVELOPE, ROUNDING, THRESHOLD, UNBOUNDED_RANK, Table, bodies, flip_at, kernel_at)
+    ENVELOPE, ORDER_STATISTIC, ROUNDING, THRESHOLD, UNBOUNDED_RANK, Table, bodies, flip_at, kernel_at)
 
 _HEADLINES = {
     UNBOUNDED_RANK: "F(x; p) is not a sum of finitely many products g(x)·h(p)",
     THRESHOLD: "which elements take part depends on a pivot that moves",
+    ORDER_STATISTIC: "which element has a rank depends on all elements, and later ones move the ranks",
     ENVELOPE: "ever more elements can win, each at a pivot of its own",
     ROUNDING: "a rounding sits between the pivot and the reduction, and does not commute with moving the pivot",
 }

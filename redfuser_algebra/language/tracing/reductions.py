@@ -257,6 +257,35 @@ for _monoid, _names, _ufunc in (("sum", "cumsum cumulative_sum", np.add), ("prod
     implements((_ufunc, "accumulate"))(lambda a, axis=0, handler=_handler, **options: handler(a, axis, **options))
 
 
+def _ranked(statistic: Callable[[Expr, str], Expr]) -> Combine:
+    """An order statistic along one axis; of equal elements it is any of them."""
+    def combine(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
+        if len(names) > 1:
+            raise refused("an order statistic of a flattened array", "its elements are ordered along one axis", "give axis=")
+        return statistic(expr, names[0]) if set(names) & set(expr.axes) else expr
+
+    return combine
+
+
+@implements(np.median)
+def _median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    return reduced(a, axis, keepdims, _ranked(ra.median))
+
+
+@implements(np.quantile)
+def _quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    q = lifted(q)
+    if method != "linear" or weights is not None or q.dims:
+        raise refused("np.quantile in traced code", "it has a meaning for one q, by the linear method, without weights",
+                      "ask for one quantile at a time")
+    return reduced(a, axis, keepdims, _ranked(lambda expr, name: ra.quantile(expr, name, q.expr)))
+
+
+@implements(np.percentile)
+def _percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    return _quantile(a, lifted(q) / 100, axis, method=method, keepdims=keepdims, weights=weights)
+
+
 def _logaddexp(exp: Callable, log: Callable) -> Combine:
     def combine(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
         top = LARGEST(expr, names, mask)

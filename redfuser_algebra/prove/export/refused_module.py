@@ -67,6 +67,8 @@ class ExactText(NumpyText):
 def refused_module(operator: Operator, refusal: Refusal) -> str:
     """The text of the module.  Raises Unprintable for a witness that has no table, or what cannot be spelt."""
     witness = refusal.witness
+    if witness.problem.growing:
+        raise Unprintable("elements in order")
     if isinstance(witness, Crossings):
         return _module(operator, refusal, _jumps(operator, witness))
     if isinstance(witness, Independence) and witness.table is not None:

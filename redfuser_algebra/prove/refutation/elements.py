@@ -19,7 +19,7 @@ STILL = Fraction(1, 2)
 OWN, OTHERS, ALL = "own", "others", "all"
 """Which coordinates of a ramp move: its own, all but its own, or all."""
 
-_BEND, _MIRROR = 26, 60
+_BEND, _MIRROR, _FAR = 26, 60, 1000
 _QUARTER = Fraction(1, 4)
 _MOST = 3
 """Coordinates that are tried in turn; an element with more of them has more of the same kind."""
@@ -129,6 +129,26 @@ def crowds(count: int, width: int) -> Iterator[Shape]:
     for along in range(min(width, _MOST)):
         pool = [np.repeat(suffix, count, axis=0) for suffix in _steering(values, width, along, along)]
         yield Shape(_ramp(count, width, along), (pool,), (along,))
+
+
+def pads(count: int, width: int, often: int = 1) -> Iterator[Shape]:
+    """A ramp, downwards along the other coordinates, with suffixes `often` times as long: ranks move along the ramp.
+
+    Some of a suffix is below all of it and the rest above; or as much below as above, and the rest in its middle.
+    """
+    length = often * count
+    for along in range(min(width, _MOST)):
+        prefix = np.stack([_ramp(count, 1, 0)[::1 if at == along else -1, 0] for at in range(width)], axis=1)
+        numbers = strides(list(range(length + 1)))
+        outside = [_padding(length, width, along, low, length - low) for low in numbers]
+        yield Shape(prefix, (outside, [_padding(length, width, along, far // 2, far - far // 2) for far in numbers]))
+
+
+def _padding(count: int, width: int, along: int, low: int, high: int) -> np.ndarray:
+    suffix = _ramp(count, 1, 0).repeat(width, axis=1) + STILL
+    suffix[:, along] = [Fraction(-_FAR - at) if at < low else Fraction(_FAR + at) if at < low + high else
+                        Fraction(count, 2) + Fraction(at + 1, _FAR) for at in range(count)]
+    return suffix
 
 
 def opposed(count: int, width: int) -> Iterator[Shape]:

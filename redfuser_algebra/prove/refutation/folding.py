@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import operator
-from functools import reduce
+from functools import cmp_to_key, reduce
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,13 +51,27 @@ def _selected(evaluation: Evaluation, term: Expr, body: Node, valid: np.ndarray 
     taking = np.ones(body.value.shape, bool) if valid is None else np.broadcast_to(valid, np.broadcast_shapes(
         valid.shape, body.value.shape))
     body = Node(np.broadcast_to(body.value, taking.shape), np.broadcast_to(body.fixed, taking.shape))
-    monoid, places = MONOIDS[term.monoid], []
-    for _ in range(_count(evaluation, term)):
+    monoid, count = MONOIDS[term.monoid], _count(evaluation, term)
+    places = _in_order(evaluation, body, dim) if count == body.value.shape[dim] > 1 and valid is None else []
+    for _ in range(count - len(places)):
         places.append(_winner(evaluation, term, body, taking, dim))
         taking = taking & (np.indices(taking.shape)[dim] != places[-1])
     picked = np.concatenate(places, axis=evaluation.setting.dim(term.attrs[2])) if monoid.counted else places[0]
     evaluation.picked[term] = picked
     return _read_off(evaluation, term, body, picked, dim)
+
+
+def _in_order(evaluation: Evaluation, body: Node, dim: int) -> list[np.ndarray]:
+    """The positions of all entries along a dimension, that of the largest first; none where two are not told apart."""
+    values, compare = np.moveaxis(body.value, dim, -1), evaluation.field.order
+    places = np.empty(values.shape, int)
+    for at in np.ndindex(values.shape[:-1]):
+        row = values[at]
+        order = sorted(range(len(row)), key=cmp_to_key(lambda a, b: int(compare(row[b], row[a]))))  # noqa: B023
+        if not all(compare(row[a], row[b]) == 1 for a, b in pairwise(order)):
+            return []
+        places[at] = order
+    return [np.moveaxis(places[..., [k]], -1, dim) for k in range(values.shape[-1])]
 
 
 def _count(evaluation: Evaluation, term: Expr) -> int:

@@ -14,6 +14,8 @@ from itertools import product
 import numpy as np
 
 from redfuser_algebra.algebra.functions import TOTAL_TWINS
+from redfuser_algebra.discover.search import keeps_ever_more
+from redfuser_algebra.language.binding import number_at
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, children_replaced, substitute, subterms
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
@@ -61,7 +63,8 @@ class Problem:
         More than the 16 components that a fused form may have for a reduction, and more than what other axes and
         other reductions may add.
         """
-        return max(_ORDER, _PER_ENTRY * int(np.prod(list(self.sizes.values()), dtype=int)),
+        entries = int(np.prod([size for axis, size in self.sizes.items() if axis not in self.growing], dtype=int))
+        return max(_ORDER, _PER_ENTRY * entries,
                    _PER_REDUCTION * len(self.cascade.reductions))
 
     def own(self, reduction: Reduction) -> Reduction:
@@ -85,6 +88,15 @@ class Problem:
         return {term.name: term.axes for term in terms if term.op == "input" and self.axis in term.axes}
 
     @cached_property
+    def growing(self) -> dict[str, Expr]:
+        """The axes of those top-k that keep more elements the more there are, with their lengths, inner ones first."""
+        found: dict[str, Expr] = {}
+        for term in subterms(*self.outputs):
+            if term.count is not None and any(keeps_ever_more(term.count, axis) for axis in (self.axis, *found)):
+                found[term.attrs[2]] = term.count
+        return found
+
+    @cached_property
     def rational(self) -> bool:
         """Whether every operation takes rationals to rationals."""
         return all(map(_is_rational, subterms(*self.outputs, *self.assume)))
@@ -103,9 +115,11 @@ class Problem:
         for name, (axes, values) in self.others.items():
             arrays[name] = self._placed(axes, field.array(values))
             moves[name] = np.zeros(arrays[name].shape, bool)
-        starts = {axis: length - 1 for axis in self.axes if self.sizes.get(axis) == 1 and axis != self.axis}
-        setting = Setting(field, self.axes, {**self.sizes, self.axis: length}, arrays, moves, self.params,
-                          len(suffixes), starts)
+        starts = {axis: length - 1 for axis in self.axes if self.sizes.get(axis) == 1 and axis not in (self.axis, *self.growing)}
+        sizes = {**self.sizes, self.axis: length}
+        for axis, count in self.growing.items():
+            sizes[axis] = int(number_at(count, sizes, self.params))
+        setting = Setting(field, self.axes, sizes, arrays, moves, self.params, len(suffixes), starts)
         return evaluated(setting, side)
 
     def _place(self, name: str, place: tuple[int, ...], along: slice) -> tuple[slice | int, ...]:
@@ -145,7 +159,8 @@ class Problem:
         for at, output in enumerate(self.outputs):
             if of in dict.fromkeys(subterms(output)):
                 own = [axis for axis in self.axes if axis in output.axes]
-                spans = [range(-suffix_length, 0) if axis == self.axis else range(self.sizes[axis]) for axis in own]
+                spans = [range(-suffix_length, 0) if axis == self.axis else
+                         [self.order] if axis in self.growing else range(self.sizes[axis]) for axis in own]
                 seen += [Observation(at, place) for place in product(*spans)]
         return seen
 
@@ -247,7 +262,7 @@ def _length(axis: str, cascade: Cascade, terms: list[Expr]) -> int:
             if index.axis == axis and bound.op == "const":
                 wanted.append(int(bound.value) + 1)
         if term.count is not None and axis in (term.axis, term.attrs[2]):
-            wanted.append(int(term.count.value) if term.count.op == "const" else 2)
+            wanted.append(int(term.count.value) if term.count.op == "const" else 2 if term.count.op == "param" else 1)
     return max(wanted)
 
 

@@ -20,7 +20,8 @@ from redfuser_algebra.prove.refutation.numbers import is_finite, written
 from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.rank import Basis, determinants
 
-UNBOUNDED_RANK, THRESHOLD, ENVELOPE, ROUNDING = "unbounded-rank", "threshold", "envelope", "rounding"
+UNBOUNDED_RANK, THRESHOLD, ENVELOPE, ROUNDING, ORDER_STATISTIC = (
+    "unbounded-rank", "threshold", "envelope", "rounding", "order-statistic")
 
 KERNEL = 12
 """The largest order of the matrix [F(x_i; p_j)] that is looked at."""
@@ -66,6 +67,8 @@ def reason(problem: Problem, reduction: Reduction, evaluation: Evaluation, count
     own = list(_own_terms(reduction.source, problem.axis))
     if any(term.op in ROUNDINGS and _turns(problem, evaluation, term, count) for term in own):
         return ROUNDING
+    if reduction.source.attrs[2] in problem.growing:
+        return ORDER_STATISTIC
     if reduction.monoid != "sum" and reduction.monoid != "prod":
         return ENVELOPE
     if any(term.op in _COMPARISONS and _turns(problem, evaluation, term, count) for term in own):
