@@ -268,6 +268,13 @@ def test_a_kernel_knows_special_values(op, special, plain_kernels):
                 same(run_cpu(op, fuse(op).form, whole, schedule), want)
 
 
+def test_a_row_that_starts_from_nothing_takes_its_first_element_like_any_other(plain_kernels):
+    """∞·0 is NaN in the loop, and so it is in the kernel: nothing is left out at the first element."""
+    inputs = drawn(gated, 5)
+    inputs["g"][0] = np.inf
+    assert np.isnan(run_cpu(gated, fuse(gated).form, gated.bind(**inputs), Schedule(16))).all() and np.isnan(gated_by_hand(**inputs)).all()
+
+
 @operator
 def shares(x: "l", w: "l v"):
     """Running weighted means, and what the running sum is of the sum."""

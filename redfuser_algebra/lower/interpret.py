@@ -92,7 +92,7 @@ class _Sweep:
         held = {update.name: self.held[update.name] for update in updates}
         for at in range(layout.sizes[self.program.axis] if updates else 0):
             formulas = self._at(layout, names | held, at)
-            held = {u.name: formulas.of(u.lift if first and at == 0 else u.step).astype(np.float64) for u in updates}
+            held = {u.name: formulas.of(u.lift if first and at == 0 and not u.from_empty else u.step).astype(np.float64) for u in updates}
         return held
 
     def _at(self, layout: Layout, names: Names, at: int) -> Formulas:
@@ -144,6 +144,8 @@ class _Sweep:
         monoid, shape = MONOIDS[update.monoid], [1] * self.layout.ndim
         if monoid.counted:
             shape[self.layout.dim(update.axes[-1])] = self._places(update)
+        if update.ordered:
+            return {update.name: np.full(shape, float(update.empty))}
         identity = int(monoid.identity) if update.monoid in ("sum", "prod") else monoid.identity
         held = {update.name: np.full(shape, identity)}
         if monoid.indexed:

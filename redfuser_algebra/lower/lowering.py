@@ -28,7 +28,7 @@ def lower(operator: Operator, form: FusedForm) -> TileProgram:
     _check_words(form, [*outputs, *(part for state in states for part in (state.start, state.step))])
     rows = _rows(operator, form)
     named, producers = _with_producers(operator, form, rows, [*outputs, *(state.step for state in states)] if states else [])
-    updates = stepped([_update(form, component, named, rows) for component in form.state], form.axis)
+    updates = stepped([_update(form, component, named, rows) for component in form.state], form)
     block = rows[-1] if rows and _multiplies(producers, updates, rows[-1]) else ""
     watched = {name for row in form.results if _identity(row) is not None for name in symbol_names(row.value)}
     updates = _with_presence(updates, watched, {*operator.inputs, *operator.params, *form.symbol_axes})

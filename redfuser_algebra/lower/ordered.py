@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
@@ -50,10 +51,12 @@ def slow_parts(term: Expr, axis: str) -> Iterator[Expr]:
             yield from slow_parts(arg, axis)
 
 
-def stepped(updates: Sequence[Update], axis: str) -> list[Update]:
+def stepped(updates: Sequence[Update], form: FusedForm) -> list[Update]:
     """The updates, ordered ones with their steps: two neighbouring parts of which the later one is an element."""
     lifts = {update.name: update.lift for update in updates if update.ordered}
-    return [replace(update, step=_step(update.joined, lifts, axis)) if update.ordered else update for update in updates]
+    from_empty = all(not each.between and each.below is None and all(_is(start, SEMIRINGS[each.semiring].zero) for _, start in each.starts)
+                     for each in form.recurrences)
+    return [replace(u, step=_step(u.joined, lifts, form.axis), from_empty=from_empty) if u.ordered else u for u in updates]
 
 
 def _step(joined: Expr, lifts: dict[str, Expr], axis: str) -> Expr:

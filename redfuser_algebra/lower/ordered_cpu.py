@@ -52,23 +52,24 @@ class OrderedPrinter(FormulaPrinter):
     def fold_in_order(self, label: str, updates: Sequence[Update]) -> list[str]:
         """The elements of a tile, one after the other; the first of all is where the components start.
 
-        What only the parts of a row are joined by is left out where a whole row is folded: `in_whole_rows` says how that is called.
+        Where a whole row is folded, what only its parts are joined by is left out: `in_whole_rows` says how that is called.
         """
-        called = self._folded(f"steps_{label}", updates)
-        wanted = self._wanted
-        kept = [update for update in updates if update.name in wanted]
-        if len(kept) < len(updates):
-            self.in_whole_rows[called] = self._folded(f"steps_{label}_of_row", kept) if kept else "pass"
+        called, wanted = self._folded(f"steps_{label}", updates, lifted=True), self._wanted
+        kept, lifted = [update for update in updates if update.name in wanted], not all(update.from_empty for update in updates)
+        if len(kept) < len(updates) or not lifted:
+            self.in_whole_rows[called] = self._folded(f"steps_{label}_of_row", kept, lifted) if kept else "pass"
         return [called]
 
-    def _folded(self, name: str, updates: Sequence[Update]) -> str:
+    def _folded(self, name: str, updates: Sequence[Update], lifted: bool) -> str:
+        """The call of a function that takes the elements of a tile; the first of all is `lifted`, or a step like the others."""
         axis, held = self.program.axis, self.storage.held
-        function = self._stepping(name, [(u.name, held[u.name]) for u in updates])
-        begins = function.argument("begins", "i8(t0 == begin)")
-        function.open(axis)
-        self._advance(function, [Next(u.name, held[u.name], u.lift) for u in updates])
-        first = function.nest.pop().lines
-        function.nest[-1].lines += [f"if {begins}:", *indented([f"{function.index(axis)} = 0", *first])]
+        function, begins = self._stepping(name, [(u.name, held[u.name]) for u in updates]), "0"
+        if lifted:
+            begins = function.argument("begins", "i8(t0 == begin)")
+            function.open(axis)
+            self._advance(function, [Next(u.name, held[u.name], u.lift) for u in updates])
+            first = function.nest.pop().lines
+            function.nest[-1].lines += [f"if {begins}:", *indented([f"{function.index(axis)} = 0", *first])]
         self._over_elements(function, begins, [Next(u.name, held[u.name], u.step) for u in updates])
         return self.printed(function, loop=False)
 

@@ -53,7 +53,8 @@ class Update:
     `lift` and `mask` read the new pivots; `rebase` reads old ones and, primed, new ones.  `present` names the update
     that tells whether any element took part; "" means that all do.  An ordered update takes element by element: it is
     `lift` after the first, and every further one makes it `step`, over the symbols of such updates with the swept axis;
-    `joined` is what two neighbouring parts make, and `empty` what it is where there is no element.
+    `joined` is what two neighbouring parts make, and `empty` what it is where there is no element; where a recurrence
+    starts from that (`from_empty`), the first element is a step like any other.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Update:
     joined: Expr | None = None
     step: Expr | None = None
     empty: float = 0.0
+    from_empty: bool = False
 
     @property
     def ordered(self) -> bool:
