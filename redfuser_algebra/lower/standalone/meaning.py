@@ -50,7 +50,7 @@ def stepped(axis, length, place, every, states, elements, step):
     for at in range(length):
         here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
         after = step(*states, *here)
-        seen.append((after if every == "after" else states)[place])
+        seen += [(after if every == "after" else states)[place]] if every else []
         states = after
     return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
 
