@@ -93,6 +93,12 @@ def gated(x, a):
     return (torch.cumsum(x / decay, 1) * decay).amax(1)
 
 
+def around(x):
+    """What is summed waits for the sort, and the sort for the statistics: no single part may hold both."""
+    y = functional.layer_norm(x, x.shape[-1:])
+    return (y * torch.sort(y, -1).values).sum(-1)
+
+
 def normal(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
@@ -107,6 +113,7 @@ GRAPHS = {
     "routed": (lambda: routed, [normal(7, 8), normal(5, 8)], {"softmax_topk": "rank-1"}),
     "autoencoded": (lambda: autoencoded, [normal(7, 8), normal(7, 8), normal(7, 3), normal(7, 3)], {}),
     "square": (Square, [normal(5, 8)], {"layer_norm_linear": "rank-R 3"}),
+    "around": (lambda: around, [normal(5, 8)], {"layer_norm": "rank-R 3"}),
     "gated": (lambda: gated, [normal(2, 9, 3), normal(2, 9, 3)], None),
 }
 
