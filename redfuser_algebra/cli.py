@@ -243,20 +243,13 @@ def tune(target: Target,
     operators = operators_of(target)
     if len(operators) > 1:
         raise several(f"tuning {target}", operators)
-    arrays = tuning.arrays_for(operators[0], lengths_in(shape), batch, dtype.value)
+    arrays = tuning.arrays_for(operators[0], tuning.lengths_in(shape), batch, dtype.value)
     with working(f"fusing {operators[0].name}"):
         fused = ra.fuse(operators[0])
     with progress(f"measuring {operators[0].name}") as told:
         found = fused.tune(**arrays, progress=told)
     show_table(["ms", "schedule"], [[f"{1e3 * seconds:.3f}", str(schedule)] for schedule, seconds in found.items()])
     return 0
-
-
-def lengths_in(shape: str) -> dict[str, int]:
-    """Axis lengths as they are written: m=4096,l=8192."""
-    if not re.fullmatch(r"(\w+=[1-9]\d*(,|$))+", shape):
-        raise OperatorError(f"the shape {shape!r}", "it is not a list of axes with lengths", "write it so: m=4096,l=8192")
-    return {axis: int(length) for axis, length in re.findall(r"(\w+)=(\d+)", shape)}
 
 
 @app.command()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery, discover
+from redfuser_algebra.discover.refusal import refused_pairs
 from redfuser_algebra.discover.verdict import status_and_reason
-from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, primary
+from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, paired, primary
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import check_declared
 from redfuser_algebra.language.operator import Operator
@@ -43,10 +44,16 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     operator = operator if isinstance(operator, Operator) else trace(operator)
     check_declared(*operator.outputs, *operator.assume)
     found = _cascades(operator, axis)
-    discoveries = tuple(refuted(operator, discover(cascade, operator.assume, settings), settings) for cascade in found)
+    discoveries = tuple(refuted(operator, _discovered(operator, cascade, settings), settings) for cascade in found)
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)
     main = next(discovery for discovery in discoveries if discovery.cascade is chosen)
     return Decision(operator, discoveries, main, *status_and_reason(main))
+
+
+def _discovered(operator: Operator, cascade: Cascade, settings: Settings) -> Discovery:
+    """What the search finds; over pairs of elements of one array it would find a form that holds for two."""
+    found, pair = discover(cascade, operator.assume, settings), paired(operator, cascade.axis)
+    return replace(found, form=None, refusal=refused_pairs(cascade, *pair)) if pair and found.form else found
 
 
 def refuted(operator: Operator, found: Discovery, settings: Settings) -> Discovery:

@@ -134,7 +134,7 @@ FUNCTIONS = [
     (lambda x: np.cumsum(x, 1).max(1) - np.cumprod(x, axis=-1).sum(1) + np.maximum.accumulate(x, 1).sum(1), TABLE),
     (lambda x, y: sum(each.sum() for each in np.broadcast_arrays(x, y)), {"x": "b l", "y": "l"}),
     (lambda x: (x.sum(1, keepdims=True), x.max(0, keepdims=True), x.mean(1)[:, None], x.sum(keepdims=True)), TABLE),
-    (attention_with_itself, TABLE), (lambda x: x.T @ x, TABLE), (lambda x: np.abs(x[:, None] - x[None, :]).max(1), ROW),
+    (attention_with_itself, TABLE), (lambda x: x.T @ x, TABLE), (lambda x: ((x.T @ x) ** 2).sum(), {"x": "l k"}), (lambda x: np.abs(x[:, None] - x[None, :]).max(1), ROW),
     (lambda x, w: (x + x @ w - (x @ w @ w) * x).sum(1), {"x": "b l", "w": "l l"}), (lambda x: ((x[:, None] - x[None]) ** 2).sum(-1).min(1), TABLE),
     (lambda x: (np.cov(x), np.corrcoef(x), np.cov(x, rowvar=False, bias=True)), TABLE), (lambda x: (x.argmax(), np.argmin(x), np.nanargmax(x, 1)), TABLE),
     (lambda x: np.arcsin(x / 9).sum(1) + np.arccos(x / 9).max(1) + np.arcsinh(x).sum(1) + np.arctanh(x / 9).sum(1) + np.arccosh(1 + x * x).sum(1), TABLE),
@@ -286,6 +286,15 @@ def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
         with pytest.raises(ra.OperatorError):
             running.result()
     assert (np.asarray, np.arange, math.sqrt) == before
+
+
+@pytest.mark.parametrize("function, axes, fusable", [
+    (lambda x: np.abs(x[:, None] - x[None, :]).mean(), "l", False), (lambda x: (softmax(x @ x.T) @ x).sum(), "l k", False),
+    (lambda x: ((x.T @ x) ** 2).sum(), "l k", True), (lambda x: softmax(x @ x.T) @ x, "b l", True)])
+def test_all_pairs_of_elements_of_one_array_are_no_sweep(function, axes, fusable):
+    verdict = ra.decide(ra.trace(function, x=axes))
+    assert (verdict.status == "fusable") is fusable
+    assert fusable or "every element of x with every other" in str(verdict.refusal)
 
 
 def test_an_array_that_is_read_twice_is_given_once_or_twice(rng):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from redfuser_algebra.discover.display import refusal_html
 from redfuser_algebra.discover.search import Search, Stuck
-from redfuser_algebra.language.cascade import Reduction
+from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 
 ROUNDINGS = ("round", "cast", "floor", "ceil")
@@ -62,3 +62,9 @@ def refused(stuck: Stuck, search: Search) -> Refusal:
     rounding = any(term.op in ROUNDINGS and search.axis in term.axes and
                    any(part.op == "symbol" for part in subterms(term)) for term in inside)
     return Refusal(search.axis, stuck.reduction, stuck.reason, residual, pivots, stuck.exhausted, rounding)
+
+
+def refused_pairs(cascade: Cascade, source: str, copy: str) -> Refusal:
+    """The refusal of a sweep over all pairs of elements of one array."""
+    obligation = f"it meets every element of {source} with every other, {copy} being {source} once more; {source} and {copy} as two arrays may fuse"
+    return Refusal(cascade.axis, cascade.reductions[-1], obligation, None, {}, False, False)

@@ -112,6 +112,24 @@ def primary(found: tuple[Cascade, ...]) -> Cascade:
     return max(found, key=lambda cascade: (cascade.axis == MAIN, cascade.depth, len(cascade.reductions)))
 
 
+def paired(operator: Operator, axis: str) -> tuple[str, str] | None:
+    """An input, and its second reading, whose pairs of elements along `axis` are all reduced; None if there is none.
+
+    Over two arrays that is a sweep of one while the other stays; elements of one array have met only those before them.
+    """
+    reductions = [term for term in subterms(*operator.outputs) if _reduces(term)]
+    for copy, source in operator.again.items():
+        pair = set(operator.inputs[source]) ^ set(operator.inputs[copy])
+        if len(pair) == 2 and axis in pair and any(_sums_pairs(term, pair) for term in reductions):
+            return source, copy
+    return None
+
+
+def _sums_pairs(term: Expr, pair: set[str]) -> bool:
+    """Whether a reduction over one axis of a pair is of reductions over the other that vary along both."""
+    return any(_reduces(part) and {term.axis, part.axis} == pair <= set(part.body.axes) for part in subterms(*term.args))
+
+
 def cascade_over(axis: str, operator: Operator) -> Cascade:
     """The reductions over `axis`, named and in order, with the outputs over their results."""
     kept = [scan for scan in final_states(operator.outputs) if scan.axis == axis]

@@ -5,6 +5,7 @@ In: an operator, its form, and a call.  Out: the schedules tried, fastest first;
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -30,6 +31,13 @@ AHEAD = 16
 """How many candidates are measured: those that the cost model finds fastest."""
 RUNS, SHORTEST = 5, 0.002
 """Each figure is the least of so many runs, and a run repeats the call until it takes so many seconds."""
+
+
+def lengths_in(shape: str) -> dict[str, int]:
+    """Axis lengths as they are written: m=4096,l=8192."""
+    if not re.fullmatch(r"(\w+=[1-9]\d*(,|$))+", shape):
+        raise OperatorError(f"the shape {shape!r}", "it is not a list of axes with lengths", "write it so: m=4096,l=8192")
+    return {axis: int(length) for axis, length in re.findall(r"(\w+)=(\d+)", shape)}
 
 
 def arrays_for(operator: Operator, sizes: Mapping[str, int], batch: int, dtype: str) -> dict[str, np.ndarray]:
