@@ -73,14 +73,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def empty(context, shape, kind):
     """New memory for an array of a shape and a kind of number."""
     made = types.Array(kind.dtype, len(shape), "C")
@@ -97,6 +89,17 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -105,50 +108,63 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@njit(**PART, fastmath={"contract"})
-def exp4(x):
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
+        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+@intrinsic
+def exp4(context, x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    x = f4(-87.3) if x < f4(-87.3) else x
-    x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12583038.0)
-    n = near - f4(12583038.0)
-    r = x - n * f4(0.693359375)
-    r = r - n * f4(-2.12194440e-4)
-    p = f4(2 * 0.0013836793680186274)
-    p = p * r + f4(2 * 0.008374857072283892)
-    p = p * r + f4(2 * 0.04166822868935028)
-    p = p * r + f4(2 * 0.16666419680479821)
-    p = p * r + f4(2 * 0.49999992056069475)
-    p = p * r + f4(2.0)
-    p = p * r + f4(2.0)
-    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(32)
+        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
+        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+        power = builder.shl(builder.bitcast(near, integer), integer(23))
+        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+    return types.float32(types.float32), emit
 
 
-@njit(**PART, fastmath={"contract"})
-def exp8(x):
+@intrinsic
+def exp8(context, x):
     """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    x = -746.0 if x < -746.0 else x
-    x = 710.0 if x > 710.0 else x
-    near = x * 1.4426950408889634 + 6755399441055744.0
-    n = near - 6755399441055744.0
-    r = x - n * 0.6931471803691238
-    r = r - n * 1.9082149292705877e-10
-    p = 1.6059043836821613e-10
-    p = p * r + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 0.0001984126984126984
-    p = p * r + 0.001388888888888889
-    p = p * r + 0.008333333333333333
-    p = p * r + 0.041666666666666664
-    p = p * r + 0.16666666666666666
-    p = p * r + 0.5
-    p = p * r * r + r + 1.0
-    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
-    half = i8(k >> i8(1))
-    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(64)
+        near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+        p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+        p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+        half = builder.ashr(k, integer(1))
+        for part in (half, builder.sub(k, half)):
+            power = builder.shl(builder.add(part, integer(1023)), integer(52))
+            p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return p
+    return types.float64(types.float64), emit
 
 
 def _extreme(name):
@@ -219,15 +235,6 @@ def finish(out0, q, s, n_d, s2, n_v):
         out0[i_v] = f4(t15)
 
 
-@njit(**PART)
-def empty_state(s, s2):
-    for at0 in range(s.shape[0]):
-        for at1 in range(s.shape[1]):
-            s[at0, at1] = 0.0
-    for at0 in range(s2.shape[0]):
-        s2[at0] = 0.0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0):
     wide_vectors()
@@ -237,7 +244,8 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
     for item in range(first, last):
         rest = item
         b = rest
-        empty_state(s, s2)
+        fill(s, 0.0)
+        fill(s2, 0.0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -308,36 +316,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -395,7 +384,7 @@ def definition(q, K, V):
     lengths = {"d": q.shape[-3], "l": K.shape[-2], "v": V.shape[-1]}
     t1 = np.where(q > 0, q + 1, np.exp(np.minimum(q, 0)))
     t2 = np.where(K > 0, K + 1, np.exp(np.minimum(K, 0)))
-    return taken_out(reduced("sum", t1 * reduced("sum", t2 * V, "l"), "d") / reduced("sum", t1 * reduced("sum", t2, "l"), "d"), 'v', lengths)
+    return taken_out(np.sum(t1 * np.sum(t2 * V, along("l"), keepdims=True), along("d"), keepdims=True) / np.sum(t1 * np.sum(t2, along("l"), keepdims=True), along("d"), keepdims=True), 'v', lengths)
 
 
 def main():

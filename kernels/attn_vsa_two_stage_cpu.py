@@ -132,6 +132,27 @@ def shaped(context, array, shape):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -169,50 +190,63 @@ def ahead(tile, distance, count, line):
         touch(tile, place)
 
 
-@njit(**PART, fastmath={"contract"})
-def exp4(x):
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
+        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+@intrinsic
+def exp4(context, x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    x = f4(-87.3) if x < f4(-87.3) else x
-    x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12583038.0)
-    n = near - f4(12583038.0)
-    r = x - n * f4(0.693359375)
-    r = r - n * f4(-2.12194440e-4)
-    p = f4(2 * 0.0013836793680186274)
-    p = p * r + f4(2 * 0.008374857072283892)
-    p = p * r + f4(2 * 0.04166822868935028)
-    p = p * r + f4(2 * 0.16666419680479821)
-    p = p * r + f4(2 * 0.49999992056069475)
-    p = p * r + f4(2.0)
-    p = p * r + f4(2.0)
-    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(32)
+        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
+        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+        power = builder.shl(builder.bitcast(near, integer), integer(23))
+        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+    return types.float32(types.float32), emit
 
 
-@njit(**PART, fastmath={"contract"})
-def exp8(x):
+@intrinsic
+def exp8(context, x):
     """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    x = -746.0 if x < -746.0 else x
-    x = 710.0 if x > 710.0 else x
-    near = x * 1.4426950408889634 + 6755399441055744.0
-    n = near - 6755399441055744.0
-    r = x - n * 0.6931471803691238
-    r = r - n * 1.9082149292705877e-10
-    p = 1.6059043836821613e-10
-    p = p * r + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 0.0001984126984126984
-    p = p * r + 0.001388888888888889
-    p = p * r + 0.008333333333333333
-    p = p * r + 0.041666666666666664
-    p = p * r + 0.16666666666666666
-    p = p * r + 0.5
-    p = p * r * r + r + 1.0
-    k = i8(bits(f8(near), i8) - i8(0x4338000000000000))
-    half = i8(k >> i8(1))
-    return p * bits(i8((half + i8(1023)) << i8(52)), f8) * bits(i8((k - half + i8(1023)) << i8(52)), f8)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(64)
+        near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+        p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+        p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+        half = builder.ashr(k, integer(1))
+        for part in (half, builder.sub(k, half)):
+            power = builder.shl(builder.add(part, integer(1023)), integer(52))
+            p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return p
+    return types.float64(types.float64), emit
 
 
 def _extreme(name):
@@ -247,11 +281,13 @@ def precedes(value, position, best, at):
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
-            best[place], at[place] = best[place - 1], at[place - 1]
-            place -= 1
-        best[place], at[place] = value, position
+    while place >= 0 and precedes(value, position, best[place], at[place]):
+        if place < best.shape[0] - 1:
+            best[place + 1] = best[place]
+            at[place + 1] = at[place]
+        best[place] = value
+        at[place] = position
+        place -= 1
 
 
 NO_LANE = i8(-2**63)
@@ -447,20 +483,6 @@ def fold_1d(n_d, S1, m, n):
 
 
 @njit(**PART)
-def keep(pos, s1, s5, old_pos, old_s1, old_s5):
-    for at0 in range(pos.shape[0]):
-        old_pos[at0] = pos[at0]
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            for at2 in range(s1.shape[2]):
-                old_s1[at0, at1, at2] = s1[at0, at1, at2]
-    for at0 in range(s5.shape[0]):
-        for at1 in range(s5.shape[1]):
-            for at2 in range(s5.shape[2]):
-                old_s5[at0, at1, at2] = s5[at0, at1, at2]
-
-
-@njit(**PART)
 def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s3, out1):
     seldom()
     for i_t in range(n_t):
@@ -572,34 +594,6 @@ def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s
     return s4
 
 
-@njit(**PART)
-def empty_state(pos, pos_value, s1, s5, s6, s, s2, s3):
-    for at0 in range(pos.shape[0]):
-        pos[at0] = -1
-    for at0 in range(pos_value.shape[0]):
-        pos_value[at0] = -inf
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            for at2 in range(s1.shape[2]):
-                s1[at0, at1, at2] = 0.0
-    for at0 in range(s5.shape[0]):
-        for at1 in range(s5.shape[1]):
-            for at2 in range(s5.shape[2]):
-                s5[at0, at1, at2] = 0.0
-    for at0 in range(s6.shape[0]):
-        s6[at0] = 0.0
-    for at0 in range(s.shape[0]):
-        for at1 in range(s.shape[1]):
-            for at2 in range(s.shape[2]):
-                s[at0, at1, at2] = 0
-    for at0 in range(s2.shape[0]):
-        for at1 in range(s2.shape[1]):
-            for at2 in range(s2.shape[2]):
-                s2[at0, at1, at2] = 0
-    for at0 in range(s3.shape[0]):
-        s3[at0] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n_v, n_t, out0, out1):
     wide_vectors()
@@ -622,9 +616,16 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
     for item in range(first, last):
         rest = item
         b = rest
+        fill(pos, -1)
+        fill(pos_value, -inf)
         m = f8((-inf))
+        fill(s1, 0.0)
+        fill(s5, 0.0)
+        fill(s6, 0.0)
         s4 = f8(0.0)
-        empty_state(pos, pos_value, s1, s5, s6, s, s2, s3)
+        fill(s, 0)
+        fill(s2, 0)
+        fill(s3, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -634,15 +635,17 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
             S2 = shaped(S2_all, (n, n_v,))
             make_S1(S1, q[b_q[b]], n_b, Kt_tile, n_d, n)
             make_S2(S2, Vt_tile, n_b, n_v, n)
+            copy(pos, old_pos)
+            copy(s1, old_s1)
+            copy(s5, old_s5)
             old_m = m
-            keep(pos, s1, s5, old_pos, old_s1, old_s5)
             r0 = fold_0(n_d, S1, n)
             m = larger(m, f8(r0))
             best_pos(pos_value, pos, n_d, S1, t0, n, lanes4, keys)
             if t0 > begin:
                 s4 = rebase_1(s1, old_pos, pos, old_s1, n_t, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(Kt_tile, (n + at) * n_b * n_d, piece * n_b * n_d, 16)
                 ahead(Vt_tile, (n + at) * n_b * n_v, piece * n_b * n_v, 16)
                 fold_1a(t0 + at, pos, Kt_tile[at:at + piece], s1, n_d, n_b, n_t, piece)
@@ -720,31 +723,14 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
     """0, 1, … along an axis."""
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
 
 
 def largest(body, axis, k, out, where=None):
@@ -755,12 +741,10 @@ def largest(body, axis, k, out, where=None):
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -817,12 +801,12 @@ def definition(q, Kt, Vt):
     Vt = spread(Vt, 'l b v')
     lengths = {"d": q.shape[-5], "l": Kt.shape[-4], "b": Kt.shape[-3], "v": Vt.shape[-2], "t": 2}
     t1 = np.sqrt(lengths["d"])
-    t2 = reduced("sum", q * (reduced("sum", Kt, "b") / lengths["b"]), "d") / t1
+    t2 = np.sum(q * (np.sum(Kt, along("b"), keepdims=True) / lengths["b"]), along("d"), keepdims=True) / t1
     t3 = positions("l", lengths["l"]) == largest(t2, "l", 2, "t")
-    t4 = reduced("sum", q * reduced("sum", np.where(t3, Kt, 0), "l"), "d") / t1
-    t5 = np.exp(t4 - reduced("max", reduced("max", t4, "b"), "t"))
-    t6 = np.exp(t2 - reduced("max", t2, "l"))
-    return (taken_out(reduced("sum", reduced("sum", t5 * reduced("sum", np.where(t3, Vt, 0), "l"), "b"), "t") / reduced("sum", reduced("sum", t5, "b"), "t"), 'v', lengths), taken_out(reduced("sum", t6 * (reduced("sum", Vt, "b") / lengths["b"]), "l") / reduced("sum", t6, "l"), 'v', lengths),)
+    t4 = np.sum(q * np.sum(np.where(t3, Kt, 0), along("l"), keepdims=True), along("d"), keepdims=True) / t1
+    t5 = np.exp(t4 - np.max(np.max(t4, along("b"), keepdims=True), along("t"), keepdims=True))
+    t6 = np.exp(t2 - np.max(t2, along("l"), keepdims=True))
+    return (taken_out(np.sum(np.sum(t5 * np.sum(np.where(t3, Vt, 0), along("l"), keepdims=True), along("b"), keepdims=True), along("t"), keepdims=True) / np.sum(np.sum(t5, along("b"), keepdims=True), along("t"), keepdims=True), 'v', lengths), taken_out(np.sum(t6 * (np.sum(Vt, along("b"), keepdims=True) / lengths["b"]), along("l"), keepdims=True) / np.sum(t6, along("l"), keepdims=True), 'v', lengths),)
 
 
 def main():

@@ -112,6 +112,27 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -244,14 +265,6 @@ def fold_1c(A, p1, C, p2, s1, n_j, n_i, n):
 
 
 @njit(**PART)
-def keep(p1, p2, old_p1, old_p2):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(p2.shape[0]):
-        old_p2[at0] = p2[at0]
-
-
-@njit(**PART)
 def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
     seldom()
     for i_i in range(n_i):
@@ -356,32 +369,6 @@ def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
     return out0
 
 
-@njit(**PART)
-def empty_state(s, s3, s2, s4, s1, p1, p2, p3, p4, s5):
-    for at0 in range(s.shape[0]):
-        s[at0] = 0.0
-    for at0 in range(s3.shape[0]):
-        s3[at0] = 0.0
-    for at0 in range(s2.shape[0]):
-        s2[at0] = 0.0
-    for at0 in range(s4.shape[0]):
-        s4[at0] = 0.0
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            s1[at0, at1] = 0.0
-    for at0 in range(p1.shape[0]):
-        p1[at0] = 0
-    for at0 in range(p2.shape[0]):
-        p2[at0] = 0
-    for at0 in range(p3.shape[0]):
-        p3[at0] = 0
-    for at0 in range(p4.shape[0]):
-        p4[at0] = 0
-    for at0 in range(s5.shape[0]):
-        for at1 in range(s5.shape[1]):
-            s5[at0, at1] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
     wide_vectors()
@@ -401,23 +388,33 @@ def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
     for item in range(first, last):
         rest = item
         b = rest
+        fill(s, 0.0)
         N = i8(0)
-        empty_state(s, s3, s2, s4, s1, p1, p2, p3, p4, s5)
+        fill(s3, 0.0)
+        fill(s2, 0.0)
+        fill(s4, 0.0)
+        fill(s1, 0.0)
+        fill(p1, 0)
+        fill(p2, 0)
+        fill(p3, 0)
+        fill(p4, 0)
+        fill(s5, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             A_tile = A[b_A[b], t0:t0 + n]
             C_tile = C[b_C[b], t0:t0 + n]
+            copy(p1, old_p1)
             old_N = N
-            keep(p1, p2, old_p1, old_p2)
+            copy(p2, old_p2)
             N += 1 * n
             fold_0a(A_tile, s, n_i, n)
             fold_0b(C_tile, s3, n_j, n)
             value_1(p1, s, N, n_i, p2, s3, n_j)
             if t0 > begin:
                 rebase_1(s2, old_p1, p1, old_N, n_i, s4, old_p2, p2, n_j, s1)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(A_tile, (n + at) * n_i, piece * n_i, 16)
                 ahead(C_tile, (n + at) * n_j, piece * n_j, 16)
                 fold_1a(A_tile[at:at + piece], p1, s2, n_i, piece)
@@ -486,11 +483,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
@@ -498,29 +493,12 @@ def positions(axis, length):
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
 
 
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
-
-
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -575,10 +553,10 @@ def definition(A, C):
     A = spread(A, 'l i')
     C = spread(C, 'l j')
     lengths = {"l": A.shape[-3], "i": A.shape[-2], "j": C.shape[-1]}
-    t1 = A - reduced("sum", A, "l") / lengths["l"]
-    t2 = C - reduced("sum", C, "l") / lengths["l"]
-    t3 = reduced("sum", t1 / np.sqrt(reduced("sum", t1 ** 2, "l") / lengths["l"]) * (t2 / np.sqrt(reduced("sum", t2 ** 2, "l") / lengths["l"])), "l") / lengths["l"]
-    return taken_out(reduced("sum", reduced("sum", np.where(positions("i", lengths["i"]) == positions("j", lengths["j"]), (t3 - 1.0) ** 2, 0.005 * t3 ** 2), "j"), "i"), '', lengths)
+    t1 = A - np.sum(A, along("l"), keepdims=True) / lengths["l"]
+    t2 = C - np.sum(C, along("l"), keepdims=True) / lengths["l"]
+    t3 = np.sum(t1 / np.sqrt(np.sum(t1 ** 2, along("l"), keepdims=True) / lengths["l"]) * (t2 / np.sqrt(np.sum(t2 ** 2, along("l"), keepdims=True) / lengths["l"])), along("l"), keepdims=True) / lengths["l"]
+    return taken_out(np.sum(np.sum(np.where(positions("i", lengths["i"]) == positions("j", lengths["j"]), (t3 - 1.0) ** 2, 0.005 * t3 ** 2), along("j"), keepdims=True), along("i"), keepdims=True), '', lengths)
 
 
 def main():

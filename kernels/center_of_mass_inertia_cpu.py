@@ -107,6 +107,27 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -260,14 +281,6 @@ def fold_1b(m, r, p1, n_c, n, real):
 
 
 @njit(**PART)
-def keep(p1, s, old_p1, old_s):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(s.shape[0]):
-        old_s[at0] = s[at0]
-
-
-@njit(**PART)
 def finish(p1, s, s2, n_c, s4, s1, n_c__1, out0, s3, basis, n_u, out1):
     seldom()
     for i_c in range(n_c):
@@ -381,20 +394,6 @@ def finish(p1, s, s2, n_c, s4, s1, n_c__1, out0, s3, basis, n_u, out1):
     return s4, out2
 
 
-@njit(**PART)
-def empty_state(s, s1, p1, s3):
-    for at0 in range(s.shape[0]):
-        s[at0] = 0.0
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            s1[at0, at1] = 0.0
-    for at0 in range(p1.shape[0]):
-        p1[at0] = 0
-    for at0 in range(s3.shape[0]):
-        for at1 in range(s3.shape[1]):
-            s3[at0, at1] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_u, out0, out1, out2):
     wide_vectors()
@@ -408,24 +407,28 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_basis, basis, n_l, n_c, n_
     for item in range(first, last):
         rest = item
         b = rest
+        fill(s, 0.0)
         s2 = f8(0.0)
         s4 = f8(0.0)
-        empty_state(s, s1, p1, s3)
+        fill(s1, 0.0)
+        fill(p1, 0)
+        fill(s3, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             m_tile = m[b_m[b], t0:t0 + n]
             r_tile = r[b_r[b], t0:t0 + n]
+            copy(p1, old_p1)
+            copy(s, old_s)
             old_s2 = s2
-            keep(p1, s, old_p1, old_s)
             fold_0a(m_tile, r_tile, s, n_c, n)
             r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
             value_1(p1, s, s2, n_c)
             if t0 > begin:
                 s4 = rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(m_tile, (n + at), piece, 16)
                 ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
                 fold_1a(m_tile[at:at + piece], r_tile[at:at + piece], p1, s1, n_c, n_c, piece)
@@ -496,36 +499,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -581,10 +565,10 @@ def definition(m, r, basis):
     r = spread(r, 'l c')
     basis = spread(basis, 'c u')
     lengths = {"l": m.shape[-3], "c": r.shape[-2], "u": basis.shape[-1]}
-    t1 = reduced("sum", m * r, "l") / reduced("sum", m, "l")
+    t1 = np.sum(m * r, along("l"), keepdims=True) / np.sum(m, along("l"), keepdims=True)
     t2 = r - t1
-    d1 = reduced("sum", t2 * t2, "c")
-    return (taken_out(t1, 'c', lengths), taken_out(reduced("sum", m * (d1 * basis - t2 * reduced("sum", t2 * basis, "c")), "l"), 'c u', lengths), taken_out(reduced("sum", m * d1, "l"), '', lengths),)
+    d1 = np.sum(t2 * t2, along("c"), keepdims=True)
+    return (taken_out(t1, 'c', lengths), taken_out(np.sum(m * (d1 * basis - t2 * np.sum(t2 * basis, along("c"), keepdims=True)), along("l"), keepdims=True), 'c u', lengths), taken_out(np.sum(m * d1, along("l"), keepdims=True), '', lengths),)
 
 
 def main():

@@ -99,6 +99,17 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -140,11 +151,13 @@ def precedes(value, position, best, at):
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
-            best[place], at[place] = best[place - 1], at[place - 1]
-            place -= 1
-        best[place], at[place] = value, position
+    while place >= 0 and precedes(value, position, best[place], at[place]):
+        if place < best.shape[0] - 1:
+            best[place + 1] = best[place]
+            at[place + 1] = at[place]
+        best[place] = value
+        at[place] = position
+        place -= 1
 
 
 NO_LANE = i8(-2**63)
@@ -258,18 +271,6 @@ def finish(top, n_t, top2):
     return out0, out1
 
 
-@njit(**PART)
-def empty_state(top, top_at, top2, top2_at):
-    for at0 in range(top.shape[0]):
-        top[at0] = (-inf)
-    for at0 in range(top_at.shape[0]):
-        top_at[at0] = -1
-    for at0 in range(top2.shape[0]):
-        top2[at0] = (-inf)
-    for at0 in range(top2_at.shape[0]):
-        top2_at[at0] = -1
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
     wide_vectors()
@@ -283,7 +284,10 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
     for item in range(first, last):
         rest = item
         b = rest
-        empty_state(top, top_at, top2, top2_at)
+        fill(top, (-inf))
+        fill(top_at, -1)
+        fill(top2, (-inf))
+        fill(top2_at, -1)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -360,26 +364,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def largest(body, axis, k, out, where=None):
@@ -395,12 +382,10 @@ def chosen(body, axis, at, out):
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -455,11 +440,11 @@ def definition(x):
     x = spread(x, 'l')
     lengths = {"l": x.shape[-2], "t": 2}
     d1 = chosen(x, "l", largest(x, "l", 2, "t"), "t")
-    d2 = reduced("max", d1, "t")
+    d2 = np.max(d1, along("t"), keepdims=True)
     t1 = -chosen(-x, "l", largest(-x, "l", 2, "t"), "t")
-    d3 = reduced("min", t1, "t")
+    d3 = np.min(t1, along("t"), keepdims=True)
     t2 = d2 - d3
-    return (taken_out((d2 - reduced("min", d1, "t")) / t2, '', lengths), taken_out((reduced("max", t1, "t") - d3) / t2, '', lengths),)
+    return (taken_out((d2 - np.min(d1, along("t"), keepdims=True)) / t2, '', lengths), taken_out((np.max(t1, along("t"), keepdims=True) - d3) / t2, '', lengths),)
 
 
 def main():

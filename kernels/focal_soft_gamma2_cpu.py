@@ -90,14 +90,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -125,23 +117,44 @@ def ahead(tile, distance, count, line):
         touch(tile, place)
 
 
-@njit(**PART, fastmath={"contract"})
-def exp4(x):
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
+        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+@intrinsic
+def exp4(context, x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    x = f4(-87.3) if x < f4(-87.3) else x
-    x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12583038.0)
-    n = near - f4(12583038.0)
-    r = x - n * f4(0.693359375)
-    r = r - n * f4(-2.12194440e-4)
-    p = f4(2 * 0.0013836793680186274)
-    p = p * r + f4(2 * 0.008374857072283892)
-    p = p * r + f4(2 * 0.04166822868935028)
-    p = p * r + f4(2 * 0.16666419680479821)
-    p = p * r + f4(2 * 0.49999992056069475)
-    p = p * r + f4(2.0)
-    p = p * r + f4(2.0)
-    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(32)
+        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
+        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+        power = builder.shl(builder.bitcast(near, integer), integer(23))
+        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+    return types.float32(types.float32), emit
 
 
 def _extreme(name):
@@ -402,8 +415,8 @@ def sweep(first, last, tile, block, b_x, x, b_t, t, n_l, out0):
             s3 = s3 + f8(r1)
             if t0 > begin:
                 s = rebase_1(old_m, m, s)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 ahead(t_tile, (n + at), piece, 16)
                 r0 = fold_1(x_tile[at:at + piece], m, piece)
@@ -480,36 +493,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -564,9 +558,9 @@ def definition(x, t):
     x = spread(x, 'l')
     t = spread(t, 'l')
     lengths = {"l": x.shape[-1]}
-    d1 = reduced("max", x, "l")
-    t1 = x - (d1 + np.log(reduced("sum", np.exp(x - d1), "l")))
-    return taken_out(-reduced("sum", t * (1.0 - np.exp(t1)) ** 2 * t1, "l"), '', lengths)
+    d1 = np.max(x, along("l"), keepdims=True)
+    t1 = x - (d1 + np.log(np.sum(np.exp(x - d1), along("l"), keepdims=True)))
+    return taken_out(-np.sum(t * (1.0 - np.exp(t1)) ** 2 * t1, along("l"), keepdims=True), '', lengths)
 
 
 def main():

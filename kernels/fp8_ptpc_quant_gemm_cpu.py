@@ -107,6 +107,17 @@ def shaped(context, array, shape):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -148,7 +159,8 @@ def whole(x, least, most):
 
 HOST = binding.get_host_cpu_features()
 WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
-ROWS, VECTORS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2
+ROWS, VECTORS, DOTS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2, 4
+I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 def _vectors(array):
@@ -157,47 +169,88 @@ def _vectors(array):
     return ir.VectorType(real, WIDE // size), WIDE // size, size
 
 
-def _place(builder, array, row, column):
-    """The address of an element."""
+def _arrays(context, builder, signature, args, places):
+    """Arrays among the arguments."""
+    return [context.make_array(signature.args[place])(context, builder, args[place]) for place in places]
+
+
+def _place(builder, array, row, column, vector):
+    """Where the vector lies that begins at an element."""
     length = builder.udiv(builder.extract_value(array.strides, 0), array.itemsize)
-    return builder.gep(array.data, [builder.add(builder.mul(row, length), column)])
+    return builder.bitcast(builder.gep(array.data, [builder.add(builder.mul(row, length), column)]), vector.as_pointer())
+
+
+def _rows(builder, first, number, end):
+    """So many rows from the first on; those that are not before the end are the last one."""
+    last, rows = builder.sub(end, I64(1)), [builder.add(first, I64(each)) for each in range(number)]
+    return [builder.select(builder.icmp_signed("<", row, last), row, last) for row in rows]
+
+
+def _spread(builder, value, lanes):
+    """A vector of one value."""
+    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    return builder.shuffle_vector(builder.insert_element(undefined, value, I32(0)), undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def _taken(builder, count, lanes):
+    """The mask of as many lanes as there are elements left."""
+    return builder.icmp_signed("<", ir.Constant(ir.VectorType(I32, lanes), list(range(lanes))), _spread(builder, builder.trunc(count, I32), lanes))
+
+
+def _call(builder, name, vector, result, given, **flags):
+    """Call what LLVM has under a name for a kind of vector."""
+    kind = f"v{vector.count}f{64 if vector.element == ir.DoubleType() else 32}"
+    function = ir.FunctionType(result, [each.type for each in given])
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, name.format(kind)), given, **flags)
+
+
+def _load(builder, place, align, mask, vector):
+    """The elements at the lanes of a mask, and 0 at others."""
+    return _call(builder, "llvm.masked.load.{}.p0", vector, vector, (place, I32(align), mask, ir.Constant(vector, [0.0] * vector.count)))
+
+
+def _store(builder, value, place, align, mask):
+    """The lanes of a mask become elements."""
+    _call(builder, "llvm.masked.store.{}.p0", value.type, ir.VoidType(), (value, place, I32(align), mask))
+
+
+def _sums(builder, vector, number):
+    """Vectors of sums, which LLVM keeps in registers."""
+    return [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * vector.count)) for _ in range(number)]
+
+
+def _add(builder, total, one, other):
+    """total += one · other"""
+    builder.store(builder.fadd(builder.load(total), builder.fmul(one, other, flags=("contract",)), flags=("contract",)), total)
 
 
 def _patch(vectors):
     """A function for up to ROWS rows of a product, and `vectors` vectors of their columns."""
     @intrinsic
-    def patch(context, left, first, right, at, into, row, column, count, keep):
-        """into[row:row + count, column:] = left[first:] · right[:, at:], plus what is there if `keep`."""
+    def patch(context, left, first, end, right, at, into, column, width, adds):
+        """into[first:end, column:column + width] = left[first:end] · right[:, at:], plus what is there if it adds."""
         def emit(context, builder, signature, args):
-            a, b, c = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 2, 4))
-            (vector, lanes, align), number = _vectors(left), ir.IntType(64)
-            undefined, spread = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-            last = builder.sub(args[7], number(1))
-            row_of = [builder.select(builder.icmp_signed("<", number(each), last), number(each), last) for each in range(ROWS)]
-            lefts = [_place(builder, a, builder.add(args[1], each), number(0)) for each in row_of]
-            sums = [[cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * lanes)) for _ in range(vectors)] for _ in row_of]
-
-            def places(start):
-                return [builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for each in range(vectors)]
-
-            def add(total, more, **flags):
-                builder.store(builder.fadd(builder.load(total), more, **flags), total)
-
+            a, b, c = _arrays(context, builder, signature, args, (0, 3, 5))
+            vector, lanes, align = _vectors(left)
+            rows, steps = _rows(builder, args[1], ROWS, args[2]), [I64(each * lanes) for each in range(vectors)]
+            starts = [builder.gep(a.data, [builder.mul(row, builder.udiv(builder.extract_value(a.strides, 0), a.itemsize))]) for row in rows]
+            sums = [_sums(builder, vector, vectors) for _ in rows]
             with cgutils.for_range(builder, builder.extract_value(a.shape, 1)) as loop:
-                rights = [builder.load(place, align=align) for place in places(_place(builder, b, loop.index, args[3]))]
-                for start, totals in zip(lefts, sums):
-                    one = builder.insert_element(undefined, builder.load(builder.gep(start, [loop.index])), ir.IntType(32)(0))
-                    one = builder.shuffle_vector(one, undefined, spread)
-                    for other, total in zip(rights, totals):
-                        add(total, builder.fmul(one, other, flags=("contract",)), flags=("contract",))
-            targets = [list(zip(sums[each], places(_place(builder, c, builder.add(args[5], row_of[each]), args[6])))) for each in range(ROWS)]
+                rights = [builder.load(_place(builder, b, loop.index, builder.add(args[4], step), vector), align=align) for step in steps]
+                for start, totals in zip(starts, sums):
+                    one = _spread(builder, builder.load(builder.gep(start, [loop.index])), lanes)
+                    for total, other in zip(totals, rights):
+                        _add(builder, total, one, other)
+            masks = [_taken(builder, builder.sub(args[7], step), lanes) for step in steps]
+            targets = [(total, _place(builder, c, row, builder.add(args[6], step), vector), mask)
+                       for row, totals in zip(rows, sums) for total, step, mask in zip(totals, steps, masks)]
             with builder.if_then(args[8]):
-                for total, place in sum(targets, []):
-                    add(total, builder.load(place, align=align))
-            for total, place in sum(targets, []):
-                builder.store(builder.load(total), place, align=align)
+                for total, place, mask in targets:
+                    builder.store(builder.fadd(builder.load(total), _load(builder, place, align, mask, vector)), total)
+            for total, place, mask in targets:
+                _store(builder, builder.load(total), place, align, mask)
             return context.get_dummy_value()
-        return types.none(left, first, right, at, into, row, column, count, keep), emit
+        return types.none(left, first, end, right, at, into, column, width, adds), emit
     return patch
 
 
@@ -208,84 +261,68 @@ narrow_rows, wide_rows = _patch(1), _patch(VECTORS)
 def turned(context, right, row, column, panel, to):
     """panel[column:, to:] = right[row:, column:].T for a square as long as a vector: log2 of that exchanges of blocks."""
     def emit(context, builder, signature, args):
-        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
-        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
-
-        def place(array, row, step, column):
-            return builder.bitcast(_place(builder, array, builder.add(row, number(step)), column), vector.as_pointer())
-
-        lines = [builder.load(place(source, args[1], step, args[2]), align=align) for step in range(lanes)]
+        source, target = _arrays(context, builder, signature, args, (0, 3))
+        vector, lanes, align = _vectors(right)
+        rows, mask = _rows(builder, args[1], lanes, builder.extract_value(source.shape, 0)), _taken(builder, builder.sub(builder.extract_value(source.shape, 1), args[2]), lanes)
+        lines = [_load(builder, _place(builder, source, each, args[2], vector), align, mask, vector) for each in rows]
         far = lanes // 2
         while far:
             low = [lanes + lane - far if lane & far else lane for lane in range(lanes)]
             high = [lanes + lane if lane & far else lane + far for lane in range(lanes)]
-            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), lanes), lane) for lane in (low, high))
+            low, high = (ir.Constant(ir.VectorType(I32, lanes), lane) for lane in (low, high))
             for line in range(lanes):
                 if not line & far:
                     pair = lines[line], lines[line + far]
                     lines[line], lines[line + far] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
             far //= 2
         for step, line in enumerate(lines):
-            builder.store(line, place(target, args[2], step, args[4]), align=align)
+            builder.store(line, _place(builder, target, builder.add(args[2], I64(step)), args[4], vector), align=align)
         return context.get_dummy_value()
     return types.none(right, row, column, panel, to), emit
 
 
-@njit(**PART)
-def turn(right, first, width, panel):
-    """Some rows of an array become the columns of the panel."""
-    square, length = WIDE // right.itemsize, right.shape[1]
-    inner, whole = width // square * square, length // square * square
-    for i in range(0, inner, square):
-        for k in range(0, whole, square):
-            turned(right, first + i, k, panel, i)
-    for i in range(width):
-        for k in range(whole if i < inner else 0, length):
-            panel[k, i] = right[first + i, k]
+@intrinsic
+def gathered(context, right, row, first, width, panel):
+    """panel[row] = right[row, first:first + width], all its vectors."""
+    def emit(context, builder, signature, args):
+        source, target = _arrays(context, builder, signature, args, (0, 4))
+        vector, lanes, align = _vectors(right)
+        steps = [I64(each * lanes) for each in range(VECTORS)]
+        lines = [_load(builder, _place(builder, source, args[1], builder.add(args[2], step), vector), align,
+                       _taken(builder, builder.sub(args[3], step), lanes), vector) for step in steps]
+        for step, line in zip(steps, lines):
+            builder.store(line, _place(builder, target, args[1], step, vector), align=align)
+        return context.get_dummy_value()
+    return types.none(right, row, first, width, panel), emit
 
 
 @intrinsic
-def gathered(context, right, row, first, panel):
-    """panel[row] = right[row, first:], all its vectors."""
+def dotted(context, left, right, row, into):
+    """into[0, row:] = left[0] · right[row:].T for DOTS rows at a time."""
     def emit(context, builder, signature, args):
-        source, target = (context.make_array(signature.args[place])(context, builder, args[place]) for place in (0, 3))
-        (vector, lanes, align), number = _vectors(right), ir.IntType(64)
-        starts = _place(builder, source, args[1], args[2]), _place(builder, target, args[1], number(0))
-        places = [[builder.bitcast(builder.gep(start, [number(each * lanes)]), vector.as_pointer()) for start in starts] for each in range(VECTORS)]
-        for value, into in [(builder.load(place, align=align), into) for place, into in places]:
-            builder.store(value, into, align=align)
+        a, b, c = _arrays(context, builder, signature, args, (0, 1, 3))
+        (vector, lanes, align), length = _vectors(right), builder.extract_value(b.shape, 1)
+        rows, sums = _rows(builder, args[2], DOTS, builder.extract_value(b.shape, 0)), _sums(builder, vector, DOTS)
+        with cgutils.for_range(builder, builder.udiv(builder.add(length, I64(lanes - 1)), I64(lanes))) as loop:
+            at = builder.mul(loop.index, I64(lanes))
+            mask = _taken(builder, builder.sub(length, at), lanes)
+            one = _load(builder, _place(builder, a, I64(0), at, vector), align, mask, vector)
+            for row, total in zip(rows, sums):
+                _add(builder, total, one, _load(builder, _place(builder, b, row, at, vector), align, mask, vector))
+        for row, total in zip(rows, sums):
+            given = ir.Constant(vector.element, 0.0), builder.load(total)
+            builder.store(_call(builder, "llvm.vector.reduce.fadd.{}", vector, vector.element, given, fastmath=("reassoc",)), builder.gep(c.data, [row]))
         return context.get_dummy_value()
-    return types.none(right, row, first, panel), emit
+    return types.none(left, right, row, into), emit
 
 
 @njit(**PART)
-def gather(right, first, width, panel):
-    """Some columns of an array become the columns of the panel."""
-    for k in range(right.shape[0]):
-        if width == panel.shape[1]:
-            gathered(right, k, first, panel)
-        else:
-            for j in range(width):
-                panel[k, j] = right[k, first + j]
-
-
-@njit(**LOOP)
-def dots(left, right, into, keep):
-    """into = left · right.T for one row, plus what is there if `keep`."""
-    wide_vectors()
-    for j in range(right.shape[0]):
-        total = into.dtype.type(0)
-        for k in range(right.shape[1]):
-            total += left[0, k] * right[j, k]
-        into[0, j] = total + into[0, j] if keep else total
-
-
-@njit(**PART)
-def multiply(left, right, turns, panel, into, keep):
-    """into = left · right (or left · right.T if it turns), plus what is there if `keep`; the panel is memory to work in."""
+def multiply(left, right, turns, panel, into):
+    """into = left · right.T if it turns, else into += left · right; the panel is memory to work in."""
     (rows, columns), square = into.shape, WIDE // into.itemsize
     if turns and rows == 1:
-        dots(left, right, into, keep)
+        for j in range(0, columns, DOTS):
+            dotted(left, right, j, into)
         return
     j = i8(0)
     while j < columns:
@@ -293,22 +330,18 @@ def multiply(left, right, turns, panel, into, keep):
         width = strip if j + strip < columns else columns - j
         gathers = width < strip or rows > 4 * ROWS and columns > strip
         if turns:
-            turn(right, j, width, panel)
+            for i in range(0, width, square):
+                for k in range(0, right.shape[1], square):
+                    turned(right, j + i, k, panel, i)
         elif gathers:
-            gather(right, j, width, panel)
+            for k in range(right.shape[0]):
+                gathered(right, k, j, width, panel)
         source, at = (panel, 0) if turns or gathers else (right, j)
         for i in range(0, rows, ROWS):
-            count = ROWS if i + ROWS < rows else rows - i
             if strip > square:
-                wide_rows(left, i, source, at, into, i, j, count, keep)
-            elif width == strip:
-                narrow_rows(left, i, source, at, into, i, j, count, keep)
+                wide_rows(left, i, rows, source, at, into, j, width, not turns)
             else:
-                end = len(panel) - ROWS
-                narrow_rows(left, i, source, at, panel, end, 0, count, False)
-                for row in range(count):
-                    for column in range(width):
-                        into[i + row, j + column] = panel[end + row, column] + (into[i + row, j + column] if keep else 0)
+                narrow_rows(left, i, rows, source, at, into, j, width, not turns)
         j += strip
 
 
@@ -367,25 +400,19 @@ def finish_b(s, p1, n_o, out0, m):
         out0[i_o] = t6
 
 
-@njit(**PART)
-def empty_state(s):
-    for at0 in range(s.shape[0]):
-        s[at0] = f4(0.0)
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, b_W, W, n_l, n_o, out0):
     wide_vectors()
     s = empty((n_o,), f4)
-    panel = empty((tile + ROWS, VECTORS * WIDE // 4), f4)
+    panel = empty((tile + WIDE // 4, VECTORS * WIDE // 4), f4)
     P1_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
         b = rest
         m = f8((-inf))
+        fill(s, f4(0.0))
         p1 = f8(0)
-        empty_state(s)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -399,7 +426,7 @@ def sweep(first, last, tile, block, b_x, x, b_W, W, n_l, n_o, out0):
             if t0 > begin:
                 rebase_1(s, old_p1, p1, n_o)
             fold_1(x_tile, p1, P1[0], n)
-            multiply(P1, W_tile, b1(False), panel, shaped(s, (1, n_o)), b1(True))
+            multiply(P1, W_tile, b1(False), panel, shaped(s, (1, n_o)))
         p1 = finish(m)
         finish_b(s, p1, n_o, out0[b], m)
 
@@ -464,26 +491,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 FORMATS = {"bfloat16": (7, -126, (2 - 2.0**-7) * 2.0**127, np.inf), "float8_e4m3": (3, -6, 448.0, 448.0),
@@ -505,12 +515,10 @@ def cast_to(values, dtype):
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -565,8 +573,8 @@ def definition(x, W):
     x = spread(x, 'l')
     W = spread(W, 'l o')
     lengths = {"l": x.shape[-2], "o": W.shape[-1]}
-    t1 = reduced("max", np.abs(x), "l") / 448.0
-    return taken_out(reduced("sum", cast_to(x / t1, "float8_e4m3") * W, "l") * t1, 'o', lengths)
+    t1 = np.max(np.abs(x), along("l"), keepdims=True) / 448.0
+    return taken_out(np.sum(cast_to(x / t1, "float8_e4m3") * W, along("l"), keepdims=True) * t1, 'o', lengths)
 
 
 def main():

@@ -114,6 +114,27 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -230,14 +251,6 @@ def fold_1(X, p1, Y, p2, s1, s6, s7, n_plane__1, n_plane, n):
                 s6[i_plane, i_plane__1] = s6[i_plane, i_plane__1] + t8
                 t11 = t10 * t4
                 s7[i_plane, i_plane__1] = s7[i_plane, i_plane__1] + t11
-
-
-@njit(**PART)
-def keep(p1, p2, old_p1, old_p2):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-    for at0 in range(p2.shape[0]):
-        old_p2[at0] = p2[at0]
 
 
 @njit(**PART)
@@ -506,27 +519,6 @@ def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4
     return s3, s4, p3, p4, s5, out0
 
 
-@njit(**PART)
-def empty_state(s, s2, s1, s6, s7, p1, p2):
-    for at0 in range(s.shape[0]):
-        s[at0] = 0.0
-    for at0 in range(s2.shape[0]):
-        s2[at0] = 0.0
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            s1[at0, at1] = 0.0
-    for at0 in range(s6.shape[0]):
-        for at1 in range(s6.shape[1]):
-            s6[at0, at1] = 0.0
-    for at0 in range(s7.shape[0]):
-        for at1 in range(s7.shape[1]):
-            s7[at0, at1] = 0.0
-    for at0 in range(p1.shape[0]):
-        p1[at0] = 0
-    for at0 in range(p2.shape[0]):
-        p2[at0] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
     wide_vectors()
@@ -543,27 +535,34 @@ def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
     for item in range(first, last):
         rest = item
         b = rest
+        fill(s, 0.0)
+        fill(s2, 0.0)
         N = i8(0)
+        fill(s1, 0.0)
+        fill(s6, 0.0)
+        fill(s7, 0.0)
+        fill(p1, 0)
+        fill(p2, 0)
         s3 = f8(0)
         s4 = f8(0)
         p3 = f8(0)
         p4 = f8(0)
         s5 = f8(0)
-        empty_state(s, s2, s1, s6, s7, p1, p2)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             X_tile = X[b_X[b], t0:t0 + n]
             Y_tile = Y[b_Y[b], t0:t0 + n]
+            copy(p1, old_p1)
+            copy(p2, old_p2)
             old_N = N
-            keep(p1, p2, old_p1, old_p2)
             N += 1 * n
             fold_0(X_tile, s, Y_tile, s2, n_plane, n)
             value_1(p1, s, N, n_plane, p2, s2)
             if t0 > begin:
                 rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane, n_plane, s6, s7)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
                 ahead(Y_tile, (n + at) * n_plane, piece * n_plane, 16)
                 fold_1(X_tile[at:at + piece], p1, Y_tile[at:at + piece], p2, s1, s6, s7, n_plane, n_plane, piece)
@@ -630,11 +629,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
@@ -642,29 +639,12 @@ def positions(axis, length):
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
 
 
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
-
-
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -720,17 +700,17 @@ def definition(X, Y):
     Y = spread(Y, 'l plane')
     lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
     t1 = positions("plane", lengths["plane"]) == 0
-    t2 = X - reduced("sum", X, "l") / lengths["l"]
-    d1 = reduced("sum", np.where(t1, t2, 0), "plane")
+    t2 = X - np.sum(X, along("l"), keepdims=True) / lengths["l"]
+    d1 = np.sum(np.where(t1, t2, 0), along("plane"), keepdims=True)
     t3 = positions("plane", lengths["plane"]) == 1
-    t4 = Y - reduced("sum", Y, "l") / lengths["l"]
-    d2 = reduced("sum", np.where(t3, t4, 0), "plane")
-    d3 = reduced("sum", np.where(t3, t2, 0), "plane")
-    d4 = reduced("sum", np.where(t1, t4, 0), "plane")
-    t5 = np.arctan2(reduced("sum", d1 * d2 - d3 * d4, "l"), reduced("sum", d1 * d4 + d3 * d2, "l"))
+    t4 = Y - np.sum(Y, along("l"), keepdims=True) / lengths["l"]
+    d2 = np.sum(np.where(t3, t4, 0), along("plane"), keepdims=True)
+    d3 = np.sum(np.where(t3, t2, 0), along("plane"), keepdims=True)
+    d4 = np.sum(np.where(t1, t4, 0), along("plane"), keepdims=True)
+    t5 = np.arctan2(np.sum(d1 * d2 - d3 * d4, along("l"), keepdims=True), np.sum(d1 * d4 + d3 * d2, along("l"), keepdims=True))
     t6 = np.cos(t5)
     t7 = np.sin(t5)
-    return taken_out(np.sqrt(reduced("sum", (t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, "l") / lengths["l"]), '', lengths)
+    return taken_out(np.sqrt(np.sum((t6 * d1 - t7 * d3 - d4) ** 2 + (t7 * d1 + t6 * d3 - d2) ** 2, along("l"), keepdims=True) / lengths["l"]), '', lengths)
 
 
 def main():

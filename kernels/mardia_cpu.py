@@ -784,8 +784,8 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
             p1, p3 = value_1(s, N, s4)
             if t0 > begin:
                 s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
                 r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1[at:at + piece], p1, S2[at:at + piece], p3, piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4) or not sound(r5) or not sound(r6) or not sound(r7) or not sound(r8) or not sound(r9) or not sound(r10) or not sound(r11):
@@ -865,11 +865,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
@@ -877,29 +875,12 @@ def positions(axis, length):
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
 
 
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
-
-
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -953,15 +934,15 @@ def definition(X):
     """mardia as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
     X = spread(X, 'l plane')
     lengths = {"l": X.shape[-2], "plane": X.shape[-1]}
-    d1 = reduced("sum", np.where(positions("plane", lengths["plane"]) == 0, X, 0), "plane")
-    t1 = d1 - reduced("sum", d1, "l") / lengths["l"]
-    t2 = reduced("sum", t1 * t1, "l") / lengths["l"]
+    d1 = np.sum(np.where(positions("plane", lengths["plane"]) == 0, X, 0), along("plane"), keepdims=True)
+    t1 = d1 - np.sum(d1, along("l"), keepdims=True) / lengths["l"]
+    t2 = np.sum(t1 * t1, along("l"), keepdims=True) / lengths["l"]
     t3 = t1 / np.sqrt(t2)
-    d2 = reduced("sum", np.where(positions("plane", lengths["plane"]) == 1, X, 0), "plane")
-    t4 = d2 - reduced("sum", d2, "l") / lengths["l"]
-    t5 = reduced("sum", t1 * t4, "l") / lengths["l"]
-    t6 = (t4 - t1 * t5 / t2) / np.sqrt(reduced("sum", t4 * t4, "l") / lengths["l"] - t5 * t5 / t2)
-    return (taken_out((reduced("sum", t3 ** 3, "l") / lengths["l"]) ** 2 + 3.0 * (reduced("sum", t3 ** 2 * t6, "l") / lengths["l"]) ** 2 + 3.0 * (reduced("sum", t3 * t6 ** 2, "l") / lengths["l"]) ** 2 + (reduced("sum", t6 ** 3, "l") / lengths["l"]) ** 2, '', lengths), taken_out(reduced("sum", (t3 * t3 + t6 * t6) ** 2, "l") / lengths["l"], '', lengths),)
+    d2 = np.sum(np.where(positions("plane", lengths["plane"]) == 1, X, 0), along("plane"), keepdims=True)
+    t4 = d2 - np.sum(d2, along("l"), keepdims=True) / lengths["l"]
+    t5 = np.sum(t1 * t4, along("l"), keepdims=True) / lengths["l"]
+    t6 = (t4 - t1 * t5 / t2) / np.sqrt(np.sum(t4 * t4, along("l"), keepdims=True) / lengths["l"] - t5 * t5 / t2)
+    return (taken_out((np.sum(t3 ** 3, along("l"), keepdims=True) / lengths["l"]) ** 2 + 3.0 * (np.sum(t3 ** 2 * t6, along("l"), keepdims=True) / lengths["l"]) ** 2 + 3.0 * (np.sum(t3 * t6 ** 2, along("l"), keepdims=True) / lengths["l"]) ** 2 + (np.sum(t6 ** 3, along("l"), keepdims=True) / lengths["l"]) ** 2, '', lengths), taken_out(np.sum((t3 * t3 + t6 * t6) ** 2, along("l"), keepdims=True) / lengths["l"], '', lengths),)
 
 
 def main():

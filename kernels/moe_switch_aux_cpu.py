@@ -75,14 +75,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def empty(context, shape, kind):
     """New memory for an array of a shape and a kind of number."""
     made = types.Array(kind.dtype, len(shape), "C")
@@ -116,6 +108,17 @@ def shaped(context, array, shape):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -124,23 +127,44 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@njit(**PART, fastmath={"contract"})
-def exp4(x):
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
+        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+@intrinsic
+def exp4(context, x):
     """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    x = f4(-87.3) if x < f4(-87.3) else x
-    x = f4(89.0) if x > f4(89.0) else x
-    near = x * f4(1.4426950408889634) + f4(12583038.0)
-    n = near - f4(12583038.0)
-    r = x - n * f4(0.693359375)
-    r = r - n * f4(-2.12194440e-4)
-    p = f4(2 * 0.0013836793680186274)
-    p = p * r + f4(2 * 0.008374857072283892)
-    p = p * r + f4(2 * 0.04166822868935028)
-    p = p * r + f4(2 * 0.16666419680479821)
-    p = p * r + f4(2 * 0.49999992056069475)
-    p = p * r + f4(2.0)
-    p = p * r + f4(2.0)
-    return p * bits(i4(bits(f4(near), i4) << i4(23)), f4)
+    def emit(context, builder, signature, args):
+        real, integer = args[0].type, ir.IntType(32)
+        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
+        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+        power = builder.shl(builder.bitcast(near, integer), integer(23))
+        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+    return types.float32(types.float32), emit
 
 
 def _extreme(name):
@@ -187,17 +211,14 @@ def make_S2(S2, X, n_e, n):
 
 
 @njit(**LOOP)
-def make_S3(S3, X, n_e, n):
+def make_S3(S3, X, S2, n_e, n):
     wide_vectors()
     for i_l in range(n):
         t1 = f4(0.0)
-        t2 = f4(-inf)
         for i_e in range(n_e):
-            t2 = larger(t2, X[i_l, i_e])
-        for i_e in range(n_e):
-            t3 = X[i_l, i_e] - t2
-            t4 = exp4(t3)
-            t1 = t1 + t4
+            t2 = X[i_l, i_e] - S2[i_l]
+            t3 = exp4(t2)
+            t1 = t1 + t3
         S3[i_l] = t1
 
 
@@ -243,14 +264,6 @@ def finish(n_e, s, n_l, s2, s3):
     return out0, out1
 
 
-@njit(**PART)
-def empty_state(s, s2):
-    for at0 in range(s.shape[0]):
-        s[at0] = 0.0
-    for at0 in range(s2.shape[0]):
-        s2[at0] = 0.0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_X, X, n_l, n_e, out0, out1):
     wide_vectors()
@@ -263,8 +276,9 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_e, out0, out1):
     for item in range(first, last):
         rest = item
         b = rest
+        fill(s, 0.0)
+        fill(s2, 0.0)
         s3 = f8(0.0)
-        empty_state(s, s2)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -274,7 +288,7 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_e, out0, out1):
             S3 = shaped(S3_all, (n,))
             make_S1(S1, X_tile, n_e, n)
             make_S2(S2, X_tile, n_e, n)
-            make_S3(S3, X_tile, n_e, n)
+            make_S3(S3, X_tile, S2, n_e, n)
             fold_0a(S1, s, X_tile, S2, S3, s2, n_e, n)
             r0 = fold_0b(S2, S3, n)
             s3 = s3 + r0
@@ -341,11 +355,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
@@ -353,29 +365,12 @@ def positions(axis, length):
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
 
 
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
-
-
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -429,10 +424,10 @@ def definition(X):
     """moe_switch_aux as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
     X = spread(X, 'l e')
     lengths = {"l": X.shape[-2], "e": X.shape[-1]}
-    d1 = reduced("max", X, "e")
+    d1 = np.max(X, along("e"), keepdims=True)
     t1 = np.exp(X - d1)
-    d2 = reduced("sum", t1, "e")
-    return (taken_out(lengths["e"] * reduced("sum", reduced("sum", np.where(positions("e", lengths["e"]) == reduced("argmax", X, "e"), 1.0, 0.0), "l") / lengths["l"] * (reduced("sum", t1 / d2, "l") / lengths["l"]), "e"), '', lengths), taken_out(reduced("sum", (d1 + np.log(d2)) ** 2, "l") / lengths["l"], '', lengths),)
+    d2 = np.sum(t1, along("e"), keepdims=True)
+    return (taken_out(lengths["e"] * np.sum(np.sum(np.where(positions("e", lengths["e"]) == np.argmax(X, along("e"), keepdims=True), 1.0, 0.0), along("l"), keepdims=True) / lengths["l"] * (np.sum(t1 / d2, along("l"), keepdims=True) / lengths["l"]), along("e"), keepdims=True), '', lengths), taken_out(np.sum((d1 + np.log(d2)) ** 2, along("l"), keepdims=True) / lengths["l"], '', lengths),)
 
 
 def main():

@@ -98,6 +98,27 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -157,11 +178,13 @@ def precedes(value, position, best, at):
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
-            best[place], at[place] = best[place - 1], at[place - 1]
-            place -= 1
-        best[place], at[place] = value, position
+    while place >= 0 and precedes(value, position, best[place], at[place]):
+        if place < best.shape[0] - 1:
+            best[place + 1] = best[place]
+            at[place + 1] = at[place]
+        best[place] = value
+        at[place] = position
+        place -= 1
 
 
 NO_LANE = i8(-2**63)
@@ -269,14 +292,6 @@ def fold_1(start, pos, rel, s1, n_t, n):
 
 
 @njit(**PART)
-def keep(pos, s1, old_pos, old_s1):
-    for at0 in range(pos.shape[0]):
-        old_pos[at0] = pos[at0]
-    for at0 in range(s1.shape[0]):
-        old_s1[at0] = s1[at0]
-
-
-@njit(**PART)
 def finish(s1, pos, n_t__1, n_t, s2, top):
     for i_t in range(n_t):
         t1 = 0.0
@@ -313,22 +328,6 @@ def finish(s1, pos, n_t__1, n_t, s2, top):
     return out0
 
 
-@njit(**PART)
-def empty_state(pos, pos_value, top, top_at, s1, s2):
-    for at0 in range(pos.shape[0]):
-        pos[at0] = -1
-    for at0 in range(pos_value.shape[0]):
-        pos_value[at0] = -inf
-    for at0 in range(top.shape[0]):
-        top[at0] = (-inf)
-    for at0 in range(top_at.shape[0]):
-        top_at[at0] = -1
-    for at0 in range(s1.shape[0]):
-        s1[at0] = 0.0
-    for at0 in range(s2.shape[0]):
-        s2[at0] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_s, s, b_rel, rel, n_l, n_t, out0):
     wide_vectors()
@@ -346,19 +345,25 @@ def sweep(first, last, tile, block, b_s, s, b_rel, rel, n_l, n_t, out0):
     for item in range(first, last):
         rest = item
         b = rest
-        empty_state(pos, pos_value, top, top_at, s1, s2)
+        fill(pos, -1)
+        fill(pos_value, -inf)
+        fill(top, (-inf))
+        fill(top_at, -1)
+        fill(s1, 0.0)
+        fill(s2, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             s_tile = s[b_s[b], t0:t0 + n]
             rel_tile = rel[b_rel[b], t0:t0 + n]
-            keep(pos, s1, old_pos, old_s1)
+            copy(pos, old_pos)
+            copy(s1, old_s1)
             best_pos(pos_value, pos, s_tile, t0, n, lanes4, keys)
             best_top(top, top_at, rel_tile, t0, n, lanes4, keys)
             if t0 > begin:
                 rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(s_tile, (n + at), piece, 16)
                 ahead(rel_tile, (n + at), piece, 16)
                 fold_1(t0 + at, pos, rel_tile[at:at + piece], s1, n_t, piece)
@@ -432,31 +437,14 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def positions(axis, length):
     """0, 1, … along an axis."""
     return np.arange(length).reshape([length if each == axis else 1 for each in AXES])
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
 
 
 def largest(body, axis, k, out, where=None):
@@ -472,12 +460,10 @@ def chosen(body, axis, at, out):
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -533,7 +519,7 @@ def definition(s, rel):
     rel = spread(rel, 'l')
     lengths = {"l": s.shape[-2], "t": 4}
     t1 = 1.0 / np.log2(positions("t", lengths["t"]) + 2)
-    return taken_out(reduced("sum", reduced("sum", np.where(positions("l", lengths["l"]) == largest(s, "l", 4, "t"), rel, 0), "l") * t1, "t") / reduced("sum", chosen(rel, "l", largest(rel, "l", 4, "t"), "t") * t1, "t"), '', lengths)
+    return taken_out(np.sum(np.sum(np.where(positions("l", lengths["l"]) == largest(s, "l", 4, "t"), rel, 0), along("l"), keepdims=True) * t1, along("t"), keepdims=True) / np.sum(chosen(rel, "l", largest(rel, "l", 4, "t"), "t") * t1, along("t"), keepdims=True), '', lengths)
 
 
 def main():

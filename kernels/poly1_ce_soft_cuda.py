@@ -42,7 +42,7 @@ Written by `redfuser export`; changes are lost when it is written again.
 """
 import math
 import sys
-import time
+from functools import cache
 
 import numpy as np
 from llvmlite import ir
@@ -52,161 +52,142 @@ from numba.cuda.extending import intrinsic
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-inf, nan = np.inf, np.nan
+inf = np.inf
+nan = np.nan
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
 
-_KINDS = {"r": (types.int32, ir.IntType(32)), "l": (types.int64, ir.IntType(64)),
-          "f": (types.float32, ir.FloatType()), "d": (types.float64, ir.DoubleType())}
-
-
-def _instruction(text, results, operands, stores=False, together=False):
-    """A PTX instruction as a function: r and l are whole numbers of 32 and 64 bits, f and d floats.  `together`: by whole warps."""
-    kinds = [_KINDS[letter] for letter in results]
-    given = [_KINDS[letter] for letter in operands]
-    constraints = ",".join(["=" + letter for letter in results] + list(operands) + ["~{memory}"] * stores)
-    returns = types.none if not kinds else kinds[0][0] if len(kinds) == 1 else types.UniTuple(kinds[0][0], len(kinds))
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
 
     def emit(context, builder, signature, args):
-        made = ir.VoidType() if not kinds else kinds[0][1] if len(kinds) == 1 else ir.LiteralStructType([k for _, k in kinds])
-        function = ir.FunctionType(made, [kind for _, kind in given])
-        value = builder.call(ir.InlineAsm(function, text, constraints, side_effect=stores), args, attrs=("convergent",) * together)
-        if not kinds:
-            return context.get_dummy_value()
-        if len(kinds) == 1:
-            return value
-        return context.make_tuple(builder, signature.return_type, [builder.extract_value(value, n) for n in range(len(kinds))])
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
 
-    signature = returns(*(kind for kind, _ in given))
-    names = "".join(f", a{n}" for n in range(len(given)))
-    scope = {"signature": signature, "emit": emit}
-    exec(f"def typed(context{names}):\n    return signature, emit\n", scope)
-    return intrinsic(scope["typed"])
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
 
-@intrinsic
-def address(context, array):
-    """Where an array begins."""
-    def emit(context, builder, signature, args):
-        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, value=args[0]).data, ir.IntType(64))
-    return types.int64(array), emit
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
 
 @intrinsic
 def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
-    def emit(context, builder, signature, args):
-        return builder.select(args[0], args[1], args[2])
-    return a(types.boolean, a, a), emit
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-def _extreme(sign, name):
-    """NumPy's maximum or minimum of two floats: NaN wins."""
-    @intrinsic
-    def extreme(context, a, b):
+def extreme(order, name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
+    def typed(context, a, b):
         def emit(context, builder, signature, args):
-            kind = args[0].type
-            if kind == ir.FloatType():
-                function = ir.FunctionType(kind, [kind, kind])
-                return builder.call(ir.InlineAsm(function, name + ".NaN.f32 $0, $1, $2;", "=f,f,f"), args)
-            first = builder.or_(builder.fcmp_ordered(sign, *args), builder.fcmp_unordered("uno", args[0], args[0]))
-            return builder.select(first, *args)
+            single = ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type] * 2), name + ".NaN.f32 $0, $1, $2;", "=f,f,f")
+            first = builder.or_(builder.fcmp_ordered(order, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.call(single, args) if a == types.float32 else builder.select(first, *args)
         return a(a, a), emit
-    return extreme
+    return intrinsic(typed)
 
+larger = extreme(">", "max")
 
-larger = _extreme(">", "max")
-smaller = _extreme("<", "min")
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
 
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+larger_over = over_lanes(larger)
+load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
-load_vector = _instruction("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
-load_one = _instruction("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
-store_one = _instruction("st.global.f32 [$0], $1;", "", "lf", stores=True)
-SIZE, VECTOR, FLIGHT = 4, 4, 2
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    numbers = load_4(pointer, there)
+    for k in range(4):
+        v[first + k] = numbers[k]
+
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 2, 8
 TILE = VECTOR * FLIGHT
 SLOTS = TILE + 1
-ROWS = 8
 
 
 @cuda.jit(device=True)
 def value_p1(m, s):
-    t1 = math.log(s)
-    t2 = m + t1
-    return t2
+    return m + math.log(s)
 
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t1 = m if math.isfinite(m) else 0.0
-    t2 = m_new if math.isfinite(m_new) else 0.0
-    t3 = t1 - t2
-    t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
-    return t5
+    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s1(p1, p1_new, s3, s4, s1):
-    t1 = p1 if math.isfinite(p1) else 0.0
-    t2 = p1_new if math.isfinite(p1_new) else 0.0
-    t3 = t1 - t2
+    t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t4 = math.exp(t3)
-    t5 = 1.0 - t4
-    t6 = 0.0 if s3 == 0.0 else t5 * s3
-    t7 = 0.0 if s4 == 0.0 else t3 * s4
-    t8 = t6 + t7
-    t9 = 0.0 if s1 == 0.0 else t4 * s1
-    t10 = t8 + t9
-    return t10
+    return (0.0 if s3 == 0.0 else (1.0 - t4) * s3) + (0.0 if s4 == 0.0 else t3 * s4) + (0.0 if s1 == 0.0 else t4 * s1)
 
 
 @cuda.jit(device=True)
 def rebase_s3(s3, p1, p1_new, s4):
-    t1 = p1 if math.isfinite(p1) else 0.0
-    t2 = p1_new if math.isfinite(p1_new) else 0.0
-    t3 = t1 - t2
-    t4 = 0.0 if s4 == 0.0 else t3 * s4
-    t5 = s3 + t4
-    return t5
+    t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
+    return s3 + (0.0 if s4 == 0.0 else t3 * s4)
 
 
 @cuda.jit(device=True)
 def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
-    many = 0
-    for slot in range(SLOTS):
-        many += sel(ok[slot], 1, 0)
+    many = sel(ok[TILE], i4(1), i4(0))
+    for flight in range(FLIGHT):
+        many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
         return seen_old, m_old, s4_old, s_old, s1_old, s3_old
-    seen = seen_old + many
+    seen = i4(seen_old + many)
     p1_old = value_p1(m_old, s_old)
     m = m_old
-    m_it = (-inf)
+    m_it = -inf
     s4 = s4_old
     s4_it = 0.0
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), (-inf)))
+        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
         s4_it = s4_it + sel(ok[i_l], f8(v_t[i_l]), 0.0)
     m = larger(m, m_it)
     s4 = s4 + s4_it
-    s = (rebase_s(m_old, m, s_old) if seen_old > 0 else s_old)
+    s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
     for i_l in range(SLOTS):
-        t2 = v_x[i_l] - f4(t1)
-        t3 = math.exp(t2)
-        s_it = s_it + sel(ok[i_l], t3, f4(0.0))
+        s_it = s_it + sel(ok[i_l], math.exp(v_x[i_l] - f4(t1)), f4(0.0))
     s = s + f8(s_it)
     p1 = value_p1(m, s)
-    s1 = (rebase_s1(p1_old, p1, s3_old, s4_old, s1_old) if seen_old > 0 else s1_old)
+    s1 = rebase_s1(p1_old, p1, s3_old, s4_old, s1_old) if seen_old > 0 else s1_old
     s1_it = f4(0.0)
-    s3 = (rebase_s3(s3_old, p1_old, p1, s4_old) if seen_old > 0 else s3_old)
+    s3 = rebase_s3(s3_old, p1_old, p1, s4_old) if seen_old > 0 else s3_old
     s3_it = f4(0.0)
     t4 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(SLOTS):
         t5 = v_x[i_l] - f4(t4)
-        t6 = t5 * v_t[i_l]
-        t7 = f4(-1.5) * v_t[i_l]
-        t8 = t6 + t7
-        t9 = math.exp(t5)
-        t10 = t9 * v_t[i_l]
-        t11 = f4(1.5) * t10
-        t12 = t8 + t11
-        s1_it = s1_it + sel(ok[i_l], t12, f4(0.0))
+        t8 = t5 * v_t[i_l] + f4(-1.5) * v_t[i_l]
+        s1_it = s1_it + sel(ok[i_l], t8 + f4(1.5) * (math.exp(t5) * v_t[i_l]), f4(0.0))
         s3_it = s3_it + sel(ok[i_l], t8, f4(0.0))
     s1 = s1 + f8(s1_it)
     s3 = s3 + f8(s3_it)
@@ -215,50 +196,23 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
 
 @cuda.jit(device=True)
 def combine(seen_old, m_old, s4_old, s_old, s1_old, s3_old, width):
-    seen = seen_old
-    for step in range(5):
-        by = width >> step + 1
-        if by > 0:
-            seen += cuda.shfl_xor_sync(0xFFFFFFFF, seen, by)
+    seen = sum_over(seen_old, width)
     p1_old = value_p1(m_old, s_old)
-    m = m_old
-    s4 = s4_old
-    for step in range(5):
-        by = width >> step + 1
-        if by > 0:
-            m = larger(m, cuda.shfl_xor_sync(0xFFFFFFFF, m, by))
-            s4 = s4 + cuda.shfl_xor_sync(0xFFFFFFFF, s4, by)
-    s = rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0
-    for step in range(5):
-        by = width >> step + 1
-        if by > 0:
-            s = s + cuda.shfl_xor_sync(0xFFFFFFFF, s, by)
+    m = larger_over(m_old, width)
+    s4 = sum_over(s4_old, width)
+    s = sum_over(rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0, width)
     p1 = value_p1(m, s)
-    s1 = rebase_s1(p1_old, p1, s3_old, s4_old, s1_old) if seen_old > 0 else 0.0
-    s3 = rebase_s3(s3_old, p1_old, p1, s4_old) if seen_old > 0 else 0.0
-    for step in range(5):
-        by = width >> step + 1
-        if by > 0:
-            s1 = s1 + cuda.shfl_xor_sync(0xFFFFFFFF, s1, by)
-            s3 = s3 + cuda.shfl_xor_sync(0xFFFFFFFF, s3, by)
+    s1 = sum_over(rebase_s1(p1_old, p1, s3_old, s4_old, s1_old) if seen_old > 0 else 0.0, width)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, s4_old) if seen_old > 0 else 0.0, width)
     return seen, m, s4, s, s1, s3
 
 
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t2 = t1 - t1
-    t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    return t12
+    t4 = math.exp(t1 - t1) * 1.0
+    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t11 if t4 != t4 else s
 
 
 @cuda.jit(device=True)
@@ -266,41 +220,21 @@ def settle_s1(p1, s1):
     t1 = p1
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = 1.0 - t3
-    t5 = t4 * 1.0
-    t6 = t2 * 1.0
-    t7 = t5 + t6
-    t8 = t3 * 1.0
-    t9 = t7 + t8
-    t10 = t9 != t9
-    t11 = nan if t10 else s1
-    return t11
+    t9 = (1.0 - t3) * 1.0 + t2 * 1.0 + t3 * 1.0
+    return nan if t9 != t9 else s1
 
 
 @cuda.jit(device=True)
 def settle_s3(p1, s3, s4):
     t1 = p1
-    t2 = t1 - t1
-    t3 = t2 * 1.0
-    t4 = 1.0 + t3
-    t5 = t4 != t4
-    t6 = s3 - s3
-    t7 = t6 == 0.0
-    t8 = p1 - p1
-    t9 = t8 == 0.0
-    t10 = p1 if t9 else f8(0)
-    t11 = t10 - p1
-    t12 = t11 * s4
-    t13 = s3 + t12
-    t14 = t13 if t7 else nan
-    t15 = t14 if t5 else s3
-    return t15
+    t4 = 1.0 + (t1 - t1) * 1.0
+    t13 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s4
+    return (t13 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
 @cuda.jit(device=True)
 def value_s2(s1):
-    t1 = -s1
-    return t1
+    return -s1
 
 
 @cuda.jit(device=True)
@@ -322,25 +256,24 @@ def finish(seen, m, s4, s, s1, s3):
 def load(first, thread, span, begin, head, vectors, edges, p_x, p_t, even_t, ok, at, v_x, v_t):
     """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
     for flight in range(FLIGHT):
-        number = first + flight * span + thread
+        number = i4(first + flight * span + thread)
         full = number < vectors
-        place = begin + head + number * VECTOR
+        place = i4(begin + head + number * VECTOR)
         for k in range(VECTOR):
-            ok[flight * VECTOR + k] = full
-            at[flight * VECTOR + k] = i4(place + k)
-        v_x[flight * VECTOR + 0], v_x[flight * VECTOR + 1], v_x[flight * VECTOR + 2], v_x[flight * VECTOR + 3] = load_vector(p_x + place * SIZE, sel(full, i4(1), i4(0)))
+            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)
+        load_vector(p_x + place * SIZE, full, v_x, flight * VECTOR)
         if even_t:
-            v_t[flight * VECTOR + 0], v_t[flight * VECTOR + 1], v_t[flight * VECTOR + 2], v_t[flight * VECTOR + 3] = load_vector(p_t + place * SIZE, sel(full, i4(1), i4(0)))
+            load_vector(p_t + place * SIZE, full, v_t, flight * VECTOR)
         else:
             for k in range(VECTOR):
-                v_t[flight * VECTOR + k] = load_one(p_t + (place + k) * SIZE, sel(full, i4(1), i4(0)))
+                v_t[flight * VECTOR + k] = load_one(p_t + (place + k) * SIZE, full)
     edge = first == 0 and thread < edges
-    ok[TILE] = edge
-    at[TILE] = i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
-    v_x[TILE] = load_one(p_x + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
-    v_t[TILE] = load_one(p_t + at[TILE] * SIZE, sel(edge, i4(1), i4(0)))
+    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
+    v_x[TILE] = load_one(p_x + at[TILE] * SIZE, edge)
+    v_t[TILE] = load_one(p_t + at[TILE] * SIZE, edge)
 
 
+@cache
 def make(warps, stage):
     """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
     span = 32 * warps
@@ -349,12 +282,12 @@ def make(warps, stage):
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
     def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_m, part_s4, part_s, part_s1, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
-        lane, warp = thread % 32, thread // 32 % warps
+        lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
         if splits:
             item, part = item // parts, item % parts
         if alone:
-            item, thread = item * ROWS + thread // 32, lane
+            item, thread = item * ROWS + (thread >> 5), lane
         live = item < items
         row = sel(live, item, i8(0))
         rest = row
@@ -364,15 +297,15 @@ def make(warps, stage):
         p_t = address(t) + o_t * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
-        head = min((-(p_x + begin * SIZE) // SIZE) % (32 // SIZE), length)
-        vectors = (length - head) // VECTOR
-        edges = length - vectors * VECTOR
+        head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
+        vectors = i4((length - head) // VECTOR)
+        edges = i4(length - vectors * VECTOR)
         even_t = (p_t + (begin + head) * SIZE) % 16 == 0
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
-        seen, m, s4, s, s1, s3 = i8(0), (-inf), 0.0, 0.0, 0.0, 0.0
+        seen, m, s4, s, s1, s3 = i4(0), (-inf), 0.0, 0.0, 0.0, 0.0
         first = 0
         more = not joins
         while more:
@@ -383,14 +316,14 @@ def make(warps, stage):
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
-            seen = sel(there, part_seen[place], i8(0))
+            seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
             s4 = sel(there, part_s4[place], 0.0)
             s = sel(there, part_s[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
         seen, m, s4, s, s1, s3 = combine(seen, m, s4, s, s1, s3, 32)
-        shared_seen = cuda.shared.array(32, i8)
+        shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
         shared_s4 = cuda.shared.array(32, f8)
         shared_s = cuda.shared.array(32, f8)
@@ -406,7 +339,7 @@ def make(warps, stage):
                 shared_s3[warp] = s3
             cuda.syncthreads()
             if warp == 0:
-                seen = sel(lane < warps, shared_seen[lane % warps], i8(0))
+                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
@@ -432,64 +365,44 @@ def make(warps, stage):
 AXES = {'x': ('l',), 't': ('l',)}
 DTYPES = {'x': np.float32, 't': np.float32}
 OUTPUTS = [((), np.float32)]
-HELD = [(np.int64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
-KERNELS = {}
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
 
-def described(array):
-    """Shape and dtype of an array of NumPy's, CuPy's or torch's; it must be contiguous."""
-    there = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
-    if there is None:
-        raise TypeError(f"{type(array).__name__} is no array; give one of NumPy, CuPy or torch")
-    shape, dtype, strides = tuple(there["shape"]), np.dtype(there["typestr"]), there.get("strides")
-    whole = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
-    if strides is not None and tuple(strides) != whole:
-        raise ValueError(f"an array of shape {shape} is not contiguous; make a contiguous copy of it")
-    return shape, dtype
-
-
-def sizes_of(arrays):
-    """The length of every axis and the batch's shape; each array has all batch axes or none."""
-    sizes, leading = {}, ()
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
     for name, array in arrays.items():
-        (shape, dtype), own = described(array), AXES[name]
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
         ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
-        if len(shape) < len(own):
-            raise ValueError(f"{name} has shape {shape}; it needs the axes {own}, after any batch axes")
-        for axis, size in zip(own, inner):
-            if sizes.setdefault(axis, size) != size or size == 0:
-                raise ValueError(f"axis {axis} of {name} has length {size}, elsewhere {sizes[axis]}; lengths must agree and be positive")
-            if size >= 2**31:
-                raise ValueError(f"axis {axis} of {name} has length {size}; this kernel counts to 2^31: reduce parts of it")
-        leading = leading or ahead
-        if ahead not in ((), leading):
-            raise ValueError(f"the batch axes of {name} are {ahead}, elsewhere {leading}; give an array all of them or none")
-        if dtype != DTYPES[name]:
-            raise TypeError(f"{name} holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it")
-    if 0 in leading:
-        raise ValueError(f"the batch axes are {leading}: there is no row; give at least one")
-    return sizes, leading
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
 
 
 def plan(x, t):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    sizes, leading = sizes_of({'x': x, 't': t})
+    arrays = {'x': x, 't': t}
+    sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
     launches = [((warps, 'part'), items * parts, 32 * warps), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]
-    arguments = [
-        x,
-        np.int64(1 * sizes['l'] * (len(described(x)[0]) > 1)),
-        t,
-        np.int64(1 * sizes['l'] * (len(described(t)[0]) > 1)),
-        np.int64(sizes['l']),
-        np.int64(items),
-        np.int64(parts),
-        np.int64(piece),
-    ]
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
@@ -506,12 +419,9 @@ def launch(x, t, stream=0):
     parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
     outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
     for chosen, blocks, threads in launches:
-        if chosen not in KERNELS:
-            KERNELS[chosen] = make(*chosen)
-        KERNELS[chosen][blocks, threads, stream](*flat, *parts, *outputs)
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
     results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
     return results[0] if len(results) == 1 else tuple(results)
-
 
 
 ALL_AXES = ('l',)
@@ -524,43 +434,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=ALL_AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in ALL_AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(ALL_AXES), value)
-    axes, batch = axes.split(), value.ndim - len(ALL_AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in ALL_AXES))
-    kept = sorted(axes, key=ALL_AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
-
-
-def drawn(rng, kind, shape, length):
-    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
-    if kind in ("whole", "bits"):
-        return rng.integers(0, length if kind == "whole" else 2, shape)
-    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def parts(result):
@@ -583,47 +467,14 @@ def distance(got, wanted):
     return max(errors)
 
 
-def passed_over(function, definition, cases, limit):
-    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
-    agreed = True
-    for name, arrays, scalars in cases:
-        with np.errstate(all="ignore"):
-            start = time.perf_counter()
-            wanted = definition(**arrays, **scalars)
-        between = time.perf_counter()
-        first = function(**arrays, **scalars)
-        again = time.perf_counter()
-        got = function(**arrays, **scalars)
-        end = time.perf_counter()
-        error = distance(got, wanted)
-        well = error <= limit and distance(first, got) == 0
-        agreed = agreed and well
-        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
-              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
-    return agreed
-
-
 def definition(x, t):
     """poly1_ce_soft as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
     x = spread(x, 'l')
     t = spread(t, 'l')
     lengths = {"l": x.shape[-1]}
-    d1 = reduced("max", x, "l")
-    t1 = x - (d1 + np.log(reduced("sum", np.exp(x - d1), "l")))
-    return taken_out(reduced("sum", t * (-t1 + 1.5 * (1.0 - np.exp(t1))), "l"), '', lengths)
-
-
-def turned(array, axes, order):
-    """An array with its last axes in another order."""
-    leading = array.ndim - len(axes)
-    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
-
-
-def launched(x, t):
-    """`launch` with the axes as the operator has them."""
-    outputs = launch(x, t)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    return turned(outputs[0], (), ()),
+    d1 = np.max(x, along("l"), keepdims=True)
+    t1 = x - (d1 + np.log(np.sum(np.exp(x - d1), along("l"), keepdims=True)))
+    return taken_out(np.sum(t * (-t1 + 1.5 * (1.0 - np.exp(t1))), along("l"), keepdims=True), '', lengths)
 
 
 def main():
@@ -631,14 +482,16 @@ def main():
     if not cuda.is_available():
         print("There is no GPU here, or no driver for one: nothing was checked.")
         return 1
-    kinds, scalars, cases = {'x': 'normal', 't': 'normal'}, {}, []
+    errors = {}
     for length in (1, 31, 1000, 8191, 100000):
-        sizes, rng = {"l": length}, np.random.default_rng(length)
-        axes, names = {'x': ('l',), 't': ('l',)}, {'x': 'x', 't': 't'}
-        shapes = {name: (3,) * ('l' in own) + tuple(sizes[axis] for axis in own) for name, own in axes.items()}
-        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[names[name]]) for name, shape in shapes.items()}
-        cases.append((f"poly1_ce_soft, l = {length}", arrays, scalars))
-    return 0 if passed_over(launched, definition, cases, 0.0001) else 1
+        rng = np.random.default_rng(length)
+        arrays = {"x": rng.standard_normal((3, length)).astype(DTYPES['x']),
+                  "t": rng.standard_normal((3, length)).astype(DTYPES['t'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values())
+        errors[length] = distance(launch(*arrays.values()), wanted)
+        print(f"poly1_ce_soft, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
 
 
 if __name__ == "__main__":

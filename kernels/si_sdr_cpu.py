@@ -327,8 +327,8 @@ def sweep(first, last, tile, block, b_s, s, b_e, e, n_l, out0):
             p1, p2 = value_1(s2, N, s3)
             if t0 > begin:
                 s4, s5, s1 = rebase_1(s4, old_p1, p1, old_p2, p2, old_N, s5, s1)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(s_tile, (n + at), piece, 16)
                 ahead(e_tile, (n + at), piece, 16)
                 r0, r1, r2 = fold_1(e_tile[at:at + piece], p2, s_tile[at:at + piece], p1, piece, f4)
@@ -400,36 +400,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -484,10 +465,10 @@ def definition(s, e):
     s = spread(s, 'l')
     e = spread(e, 'l')
     lengths = {"l": s.shape[-1]}
-    t1 = s - reduced("sum", s, "l") / lengths["l"]
-    t2 = e - reduced("sum", e, "l") / lengths["l"]
-    t3 = reduced("sum", t1 * t2, "l") / reduced("sum", t1 * t1, "l") * t1
-    return taken_out(10.0 * np.log(reduced("sum", t3 ** 2, "l") / reduced("sum", (t2 - t3) ** 2, "l")) / np.log(10.0), '', lengths)
+    t1 = s - np.sum(s, along("l"), keepdims=True) / lengths["l"]
+    t2 = e - np.sum(e, along("l"), keepdims=True) / lengths["l"]
+    t3 = np.sum(t1 * t2, along("l"), keepdims=True) / np.sum(t1 * t1, along("l"), keepdims=True) * t1
+    return taken_out(10.0 * np.log(np.sum(t3 ** 2, along("l"), keepdims=True) / np.sum((t2 - t3) ** 2, along("l"), keepdims=True)) / np.log(10.0), '', lengths)
 
 
 def main():

@@ -106,6 +106,17 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -195,11 +206,13 @@ def precedes(value, position, best, at):
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
-    if precedes(value, position, best[place], at[place]):
-        while place > 0 and precedes(value, position, best[place - 1], at[place - 1]):
-            best[place], at[place] = best[place - 1], at[place - 1]
-            place -= 1
-        best[place], at[place] = value, position
+    while place >= 0 and precedes(value, position, best[place], at[place]):
+        if place < best.shape[0] - 1:
+            best[place + 1] = best[place]
+            at[place + 1] = at[place]
+        best[place] = value
+        at[place] = position
+        place -= 1
 
 
 NO_LANE = i8(-2**63)
@@ -342,16 +355,6 @@ def finish(s, N, p1, s2, top, top1, p2, n_t, out0):
     return p1, s2, p2
 
 
-@njit(**PART)
-def empty_state(top1, top1_at, top):
-    for at0 in range(top1.shape[0]):
-        top1[at0] = (-inf)
-    for at0 in range(top1_at.shape[0]):
-        top1_at[at0] = -1
-    for at0 in range(top.shape[0]):
-        top[at0] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0):
     wide_vectors()
@@ -366,10 +369,12 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0):
         b = rest
         s = f8(0.0)
         N = i8(0)
+        fill(top1, (-inf))
+        fill(top1_at, -1)
         s2 = f8(0.0)
         p1 = f8(0)
         p2 = f8(0)
-        empty_state(top1, top1_at, top)
+        fill(top, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -385,8 +390,8 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0):
             p1 = value_1(s, N)
             if t0 > begin:
                 s2 = rebase_1(s2, old_p1, p1, old_N)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
                 if not sound(r0):
@@ -462,26 +467,9 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def largest(body, axis, k, out, where=None):
@@ -497,12 +485,10 @@ def chosen(body, axis, at, out):
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -556,8 +542,8 @@ def definition(x):
     """topk_zscores as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
     x = spread(x, 'l')
     lengths = {"l": x.shape[-2], "t": 4}
-    t1 = x - reduced("sum", x, "l") / lengths["l"]
-    return taken_out(chosen(t1 / np.sqrt(reduced("sum", t1 * t1, "l") / lengths["l"] + 0), "l", largest(t1 / np.sqrt(reduced("sum", t1 * t1, "l") / lengths["l"] + 0), "l", 4, "t"), "t"), 't', lengths)
+    t1 = x - np.sum(x, along("l"), keepdims=True) / lengths["l"]
+    return taken_out(chosen(t1 / np.sqrt(np.sum(t1 * t1, along("l"), keepdims=True) / lengths["l"] + 0), "l", largest(t1 / np.sqrt(np.sum(t1 * t1, along("l"), keepdims=True) / lengths["l"] + 0), "l", 4, "t"), "t"), 't', lengths)
 
 
 def main():

@@ -92,6 +92,27 @@ def empty(context, shape, kind):
 
 
 @intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def copy(context, source, target):
+    """What one contiguous array holds, another holds."""
+    def emit(context, builder, signature, args):
+        start, into = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args, args))
+        cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+    return types.none(source, target), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -190,12 +211,6 @@ def fold_1(A, p1, s1, n_i__1, n_i, n):
 
 
 @njit(**PART)
-def keep(p1, old_p1):
-    for at0 in range(p1.shape[0]):
-        old_p1[at0] = p1[at0]
-
-
-@njit(**PART)
 def finish(p1, s, N, n_i, s1, n_i__1, s2, eye, n_j, n_l):
     seldom()
     for i_i in range(n_i):
@@ -264,20 +279,6 @@ def finish(p1, s, N, n_i, s1, n_i__1, s2, eye, n_j, n_l):
     return out0
 
 
-@njit(**PART)
-def empty_state(s, s1, p1, s2):
-    for at0 in range(s.shape[0]):
-        s[at0] = 0.0
-    for at0 in range(s1.shape[0]):
-        for at1 in range(s1.shape[1]):
-            s1[at0, at1] = 0.0
-    for at0 in range(p1.shape[0]):
-        p1[at0] = 0
-    for at0 in range(s2.shape[0]):
-        for at1 in range(s2.shape[1]):
-            s2[at0, at1] = 0
-
-
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0):
     wide_vectors()
@@ -290,21 +291,24 @@ def sweep(first, last, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0):
     for item in range(first, last):
         rest = item
         b = rest
+        fill(s, 0.0)
         N = i8(0)
-        empty_state(s, s1, p1, s2)
+        fill(s1, 0.0)
+        fill(p1, 0)
+        fill(s2, 0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             A_tile = A[b_A[b], t0:t0 + n]
+            copy(p1, old_p1)
             old_N = N
-            keep(p1, old_p1)
             N += 1 * n
             fold_0(A_tile, s, n_i, n)
             value_1(p1, s, N, n_i)
             if t0 > begin:
                 rebase_1(s1, old_p1, p1, old_N, n_i, n_i)
-            for at in range(0, n, 512):
-                piece = 512 if at + 512 < n else n - at
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
                 ahead(A_tile, (n + at) * n_i, piece * n_i, 16)
                 fold_1(A_tile[at:at + piece], p1, s1, n_i, n_i, piece)
         out0[b] = finish(p1, s, N, n_i, s1, n_i, s2, eye[b_eye[b]], n_j, n_l)
@@ -370,36 +374,17 @@ def along(axis):
 
 def spread(array, axes):
     """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
-    array, axes = np.asarray(array, np.float64), axes.split()
-    batch, order = array.ndim - len(axes), sorted(axes, key=AXES.index)
-    moved = array.transpose(*range(batch), *(batch + axes.index(axis) for axis in order))
-    lengths = dict(zip(order, moved.shape[batch:]))
-    return moved.reshape(*moved.shape[:batch], *(lengths.get(axis, 1) for axis in AXES))
-
-
-REDUCTIONS = {"sum": (np.sum, 0), "prod": (np.prod, 1), "max": (np.max, -np.inf), "min": (np.min, np.inf), "any": (np.any, False),
-              "all": (np.all, True), "fmax": (np.fmax.reduce, -np.inf), "fmin": (np.fmin.reduce, np.inf),
-              "argmax": (np.argmax, -np.inf), "argmin": (np.argmin, np.inf)}
-
-
-def reduced(monoid, body, axis, where=None):
-    """⊕ over an axis, which keeps a dimension of length 1; elements outside the mask do not take part."""
-    function, nothing = REDUCTIONS[monoid]
-    masked = body if where is None else np.where(where, body, nothing)
-    result = function(masked, axis=along(axis), keepdims=True)
-    if where is None or not monoid.startswith("arg"):
-        return result
-    return np.where(np.any(np.broadcast_to(where, masked.shape), axis=along(axis), keepdims=True), result, -1)
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
 
 
 def taken_out(value, axes, lengths):
     """A value with dimensions (batch…, its axes…)."""
-    value = value if np.ndim(value) else np.full((1,) * len(AXES), value)
-    axes, batch = axes.split(), value.ndim - len(AXES)
-    full = np.broadcast_to(value, value.shape[:batch] + tuple(lengths[axis] if axis in axes else 1 for axis in AXES))
-    kept = sorted(axes, key=AXES.index)
-    full = full.reshape(value.shape[:batch] + tuple(lengths[axis] for axis in kept))
-    return full.transpose(*range(batch), *(batch + kept.index(axis) for axis in axes))
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
 
 
 def drawn(rng, kind, shape, length):
@@ -454,9 +439,9 @@ def definition(A, eye):
     A = spread(A, 'l i')
     eye = spread(eye, 'i j')
     lengths = {"l": A.shape[-3], "i": A.shape[-2], "j": eye.shape[-1]}
-    t1 = A - reduced("sum", A, "l") / lengths["l"]
-    t2 = reduced("sum", t1 * reduced("sum", t1 * eye, "i"), "l") / (lengths["l"] - 1)
-    return taken_out(reduced("sum", np.maximum(1.0 - np.sqrt(reduced("sum", t2 * eye, "j") + 0.0001), 0), "i") / lengths["i"] + reduced("sum", reduced("sum", t2 ** 2 * (1.0 - eye), "j"), "i") / lengths["i"], '', lengths)
+    t1 = A - np.sum(A, along("l"), keepdims=True) / lengths["l"]
+    t2 = np.sum(t1 * np.sum(t1 * eye, along("i"), keepdims=True), along("l"), keepdims=True) / (lengths["l"] - 1)
+    return taken_out(np.sum(np.maximum(1.0 - np.sqrt(np.sum(t2 * eye, along("j"), keepdims=True) + 0.0001), 0), along("i"), keepdims=True) / lengths["i"] + np.sum(np.sum(t2 ** 2 * (1.0 - eye), along("j"), keepdims=True), along("i"), keepdims=True) / lengths["i"], '', lengths)
 
 
 def main():

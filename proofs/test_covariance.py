@@ -145,47 +145,34 @@ def same(one, two):
         np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def on_examples(test):
-    """The test on fifty small examples, the same ones every time."""
-    quiet = np.errstate(all="ignore")(test)
-    return settings(max_examples=50, deadline=None, derandomize=True, database=None)(given(examples())(quiet))
-
-
-@on_examples
-def test_any_split_in_any_bracketing_gives_the_definition(example):
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(examples())
+@np.errstate(all="ignore")
+def test_the_theorem(example):
+    """On fifty small examples, the same ones every time."""
     x, y, owner = example
     one = of(owner == 0, x, y)
     two = of(owner == 1, x, y)
     three = of(owner == 2, x, y)
-    want = definition(x, y)
-    bracketings = (
+    nothing = of(owner < 0, x, y)
+    states = (
         of(owner >= 0, x, y),
         merge(merge(one, two), three),
         merge(one, merge(two, three)),
         merge(merge(three, one), two),
     )
-    at_once = finalize(bracketings[0])
-    for state in bracketings:
-        agree(finalize(state), want, at_once)
 
-
-@on_examples
-def test_merge_is_associative_and_commutative(example):
-    x, y, owner = example
-    one = of(owner == 0, x, y)
-    two = of(owner == 1, x, y)
-    three = of(owner == 2, x, y)
-    same(merge(merge(one, two), three), merge(one, merge(two, three)))
+    # merge is associative and commutative, and the state of no elements is its identity
+    same(states[1], states[2])
     same(merge(one, two), merge(two, one))
+    same(merge(states[0], nothing), states[0])
+    same(merge(nothing, states[0]), states[0])
 
-
-@on_examples
-def test_no_elements_change_nothing(example):
-    x, y, owner = example
-    one = of(owner >= 0, x, y)
-    nothing = of(owner < 0, x, y)
-    same(merge(one, nothing), one)
-    same(merge(nothing, one), one)
+    # any split in any bracketing gives the definition
+    want = definition(x, y)
+    at_once = finalize(states[0])
+    for state in states:
+        agree(finalize(state), want, at_once)
 
 
 def test_moving_sums_to_a_new_pivot_is_an_identity():

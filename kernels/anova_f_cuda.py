@@ -1,0 +1,548 @@
+"""anova_f: one pass over l, 7 words of state per row, commutative merge.
+
+F = Σ_k n_k (μ_k − μ)² / (Σ (x − μ_g)²/(N − 2)) of the groups g = 0 and g = 1.
+
+The operator
+    anova_f(x[l], g[l]):
+        t1 = g == 0
+        d1 = sum(1, l, where=t1)
+        t2 = sum(x, l, where=t1) / d1
+        t3 = sum(x, l) / size(l)
+        t4 = g == 1
+        d2 = sum(1, l, where=t4)
+        t5 = sum(x, l, where=t4) / d2
+        return (0 + d1 * (t2 - t3) ** 2 + d2 * (t5 - t3) ** 2) / ((0 + sum((x - t2) ** 2, l, where=t1) + sum((x - t5) ** 2, l, where=t4)) / (size(l) - 2))
+
+One more element (a prime marks the new value)
+    s'  = s + 1   element where g[l] = 0
+    s2' = s2 + x[l]   element where g[l] = 0
+    s3' = s3 + x[l]
+    s4' = s4 + 1   element where g[l] = 1
+    s5' = s5 + x[l]   element where g[l] = 1
+    p1' = s2'/s'
+    δ1  = p1 − p1'
+    s6' = s6 + δ1²·s + (x[l] − p1')²   element where g[l] = 0
+    p2' = s5'/s4'
+    δ2  = p2 − p2'
+    s7' = s7 + δ2²·s4 + (x[l] − p2')²   element where g[l] = 1
+
+Two states a and b
+    s'   = s_a + s_b
+    s2'  = s2_a + s2_b
+    s3'  = s3_a + s3_b
+    s4'  = s4_a + s4_b
+    s5'  = s5_a + s5_b
+    p1_a = s2_a/s_a
+    p1_b = s2_b/s_b
+    p1'  = s2'/s'
+    δ1_a = p1_a − p1'
+    δ1_b = p1_b − p1'
+    s6'  = s6_a + δ1_a²·s_a + s6_b + δ1_b²·s_b
+    p2_a = s5_a/s4_a
+    p2_b = s5_b/s4_b
+    p2'  = s5'/s4'
+    δ2_a = p2_a − p2'
+    δ2_b = p2_b − p2'
+    s7'  = s7_a + δ2_a²·s4_a + s7_b + δ2_b²·s4_b
+
+Dangers
+    s divides and may be 0: the result is then what IEEE division gives
+    s4 divides and may be 0: the result is then what IEEE division gives
+    (s6 + s7)/(N_l − 2) divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 73045b922a36bc50bf84cea8c8828df10d88d49a8447aeb3fadb1527a681acb8
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python anova_f_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+nan = np.nan
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+max_over = over_lanes(max)
+load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    numbers = load_4(pointer, there)
+    for k in range(4):
+        v[first + k] = numbers[k]
+
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 2, 8
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+
+
+@cuda.jit(device=True)
+def value_p1(s2, s):
+    return s2 / f8(s)
+
+
+@cuda.jit(device=True)
+def value_p2(s5, s4):
+    return s5 / f8(s4)
+
+
+@cuda.jit(device=True)
+def rebase_s6(s6, p1, p1_new, s2, s):
+    t1 = p1 if math.isfinite(p1) else 0.0
+    t3 = t1 - (p1_new if math.isfinite(p1_new) else 0.0)
+    t6 = f8(0) if p1 == t1 else s2
+    return s6 + (0.0 if t6 == 0.0 else 2.0 * t3 * t6) + (0.0 if f8(s) == 0.0 else t3 * t3 * f8(s))
+
+
+@cuda.jit(device=True)
+def rebase_s7(s7, p2, p2_new, s5, s4):
+    t1 = p2 if math.isfinite(p2) else 0.0
+    t3 = t1 - (p2_new if math.isfinite(p2_new) else 0.0)
+    t6 = f8(0) if p2 == t1 else s5
+    return s7 + (0.0 if t6 == 0.0 else 2.0 * t3 * t6) + (0.0 if f8(s4) == 0.0 else t3 * t3 * f8(s4))
+
+
+@cuda.jit(device=True)
+def fold(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6_old, s7_old, ok, v_g, v_x):
+    many = sel(ok[TILE], i4(1), i4(0))
+    for flight in range(FLIGHT):
+        many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
+    if many == 0:
+        return seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6_old, s7_old
+    seen = i4(seen_old + many)
+    p1_old = value_p1(s2_old, s_old)
+    p2_old = value_p2(s5_old, s4_old)
+    any1 = any1_old
+    any1_it = False
+    s = s_old
+    s_it = 0
+    s2 = s2_old
+    s2_it = 0.0
+    s3 = s3_old
+    s3_it = 0.0
+    any2 = any2_old
+    any2_it = False
+    s4 = s4_old
+    s4_it = 0
+    s5 = s5_old
+    s5_it = 0.0
+    for i_l in range(SLOTS):
+        t1 = f8(v_g[i_l]) == 0.0
+        any1_it = any1_it | sel(ok[i_l], t1, False)
+        s_it = s_it + sel(ok[i_l] & t1, 1, 0)
+        s2_it = s2_it + sel(ok[i_l] & t1, f8(v_x[i_l]), 0.0)
+        s3_it = s3_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
+        t2 = f8(v_g[i_l]) == 1.0
+        any2_it = any2_it | sel(ok[i_l], t2, False)
+        s4_it = s4_it + sel(ok[i_l] & t2, 1, 0)
+        s5_it = s5_it + sel(ok[i_l] & t2, f8(v_x[i_l]), 0.0)
+    any1 = any1 | any1_it
+    s = s + s_it
+    s2 = s2 + s2_it
+    s3 = s3 + s3_it
+    any2 = any2 | any2_it
+    s4 = s4 + s4_it
+    s5 = s5 + s5_it
+    p1 = value_p1(s2, s)
+    p2 = value_p2(s5, s4)
+    s6 = rebase_s6(s6_old, p1_old, p1, s2_old, s_old) if seen_old > 0 else s6_old
+    s6_it = 0.0
+    s7 = rebase_s7(s7_old, p2_old, p2, s5_old, s4_old) if seen_old > 0 else s7_old
+    s7_it = 0.0
+    t4 = p1 if math.isfinite(p1) else 0.0
+    t8 = p2 if math.isfinite(p2) else 0.0
+    for i_l in range(SLOTS):
+        t5 = f8(v_x[i_l]) - t4
+        s6_it = s6_it + sel(ok[i_l] & (f8(v_g[i_l]) == 0.0), t5 * t5, 0.0)
+        t9 = f8(v_x[i_l]) - t8
+        s7_it = s7_it + sel(ok[i_l] & (f8(v_g[i_l]) == 1.0), t9 * t9, 0.0)
+    s6 = s6 + s6_it
+    s7 = s7 + s7_it
+    return seen, any1, s, s2, s3, any2, s4, s5, s6, s7
+
+
+@cuda.jit(device=True)
+def combine(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6_old, s7_old, width):
+    seen = sum_over(seen_old, width)
+    p1_old = value_p1(s2_old, s_old)
+    p2_old = value_p2(s5_old, s4_old)
+    any1 = max_over(sel(any1_old, i4(1), i4(0)), width) != 0
+    s = sum_over(s_old, width)
+    s2 = sum_over(s2_old, width)
+    s3 = sum_over(s3_old, width)
+    any2 = max_over(sel(any2_old, i4(1), i4(0)), width) != 0
+    s4 = sum_over(s4_old, width)
+    s5 = sum_over(s5_old, width)
+    p1 = value_p1(s2, s)
+    p2 = value_p2(s5, s4)
+    s6 = sum_over(rebase_s6(s6_old, p1_old, p1, s2_old, s_old) if seen_old > 0 else 0.0, width)
+    s7 = sum_over(rebase_s7(s7_old, p2_old, p2, s5_old, s4_old) if seen_old > 0 else 0.0, width)
+    return seen, any1, s, s2, s3, any2, s4, s5, s6, s7
+
+
+@cuda.jit(device=True)
+def settle_s6(p1, any1, s6, s2, s):
+    t1 = p1
+    t2 = t1 - t1
+    t10 = 1.0 + 2.0 * t2 * (f8(0) if p1 == t1 else 1.0) + t2 * t2 * 1.0
+    t17 = p1 if p1 - p1 == 0.0 else f8(0)
+    t18 = t17 - p1
+    t26 = s6 + 2.0 * t18 * (f8(0) if p1 == t17 else s2) + t18 * t18 * f8(s)
+    return (t26 if s6 - s6 == 0.0 else nan) if (t10 != t10) & any1 else s6
+
+
+@cuda.jit(device=True)
+def settle_s7(p2, any2, s7, s5, s4):
+    t1 = p2
+    t2 = t1 - t1
+    t10 = 1.0 + 2.0 * t2 * (f8(0) if p2 == t1 else 1.0) + t2 * t2 * 1.0
+    t17 = p2 if p2 - p2 == 0.0 else f8(0)
+    t18 = t17 - p2
+    t26 = s7 + 2.0 * t18 * (f8(0) if p2 == t17 else s5) + t18 * t18 * f8(s4)
+    return (t26 if s7 - s7 == 0.0 else nan) if (t10 != t10) & any2 else s7
+
+
+@cuda.jit(device=True)
+def output_0(s, s2, s3, n_l, s4, s5, s6, s7):
+    t2 = s3 / f8(n_l)
+    t3 = s2 / f8(s) - t2
+    t8 = s5 / f8(s4) - t2
+    return f4((0.0 + f8(s) * (t3 * t3) + f8(s4) * (t8 * t8)) / ((0.0 + s6 + s7) / f8(n_l - 2)))
+
+
+@cuda.jit(device=True)
+def finish(seen, any1, s, s2, s3, any2, s4, s5, s6, s7):
+    p1 = value_p1(s2, s)
+    s6 = settle_s6(p1, any1, s6, s2, s)
+    p2 = value_p2(s5, s4)
+    s7 = settle_s7(p2, any2, s7, s5, s4)
+    return output_0(s, s2, s3, seen, s4, s5, s6, s7)
+
+
+@cuda.jit(device=True)
+def load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g):
+    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
+    for flight in range(FLIGHT):
+        number = i4(first + flight * span + thread)
+        full = number < vectors
+        place = i4(begin + head + number * VECTOR)
+        for k in range(VECTOR):
+            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)
+        load_vector(p_x + place * SIZE, full, v_x, flight * VECTOR)
+        if even_g:
+            load_vector(p_g + place * SIZE, full, v_g, flight * VECTOR)
+        else:
+            for k in range(VECTOR):
+                v_g[flight * VECTOR + k] = load_one(p_g + (place + k) * SIZE, full)
+    edge = first == 0 and thread < edges
+    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
+    v_x[TILE] = load_one(p_x + at[TILE] * SIZE, edge)
+    v_g[TILE] = load_one(p_g + at[TILE] * SIZE, edge)
+
+
+@cache
+def make(warps, stage):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, g, s_g, n_l, items, parts, piece, part_seen, part_any1, part_s, part_s2, part_s3, part_any2, part_s4, part_s5, part_s6, part_s7, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_x = rest * s_x
+        p_x = address(x) + o_x * SIZE
+        o_g = rest * s_g
+        p_g = address(g) + o_g * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
+        vectors = i4((length - head) // VECTOR)
+        edges = i4(length - vectors * VECTOR)
+        even_g = (p_g + (begin + head) * SIZE) % 16 == 0
+        ok = cuda.local.array(SLOTS, b1)
+        at = cuda.local.array(SLOTS, i4)
+        v_x = cuda.local.array(SLOTS, f4)
+        v_g = cuda.local.array(SLOTS, f4)
+        seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = i4(0), False, 0, 0.0, 0.0, False, 0, 0.0, 0.0, 0.0
+        first = 0
+        more = not joins
+        while more:
+            load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
+            seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = fold(seen, any1, s, s2, s3, any2, s4, s5, s6, s7, ok, v_g, v_x)
+            first += FLIGHT * span
+            more = first < vectors
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i4(0))
+            any1 = sel(there, part_any1[place], False)
+            s = sel(there, part_s[place], 0)
+            s2 = sel(there, part_s2[place], 0.0)
+            s3 = sel(there, part_s3[place], 0.0)
+            any2 = sel(there, part_any2[place], False)
+            s4 = sel(there, part_s4[place], 0)
+            s5 = sel(there, part_s5[place], 0.0)
+            s6 = sel(there, part_s6[place], 0.0)
+            s7 = sel(there, part_s7[place], 0.0)
+        seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = combine(seen, any1, s, s2, s3, any2, s4, s5, s6, s7, 32)
+        shared_seen = cuda.shared.array(32, i4)
+        shared_any1 = cuda.shared.array(32, b1)
+        shared_s = cuda.shared.array(32, i8)
+        shared_s2 = cuda.shared.array(32, f8)
+        shared_s3 = cuda.shared.array(32, f8)
+        shared_any2 = cuda.shared.array(32, b1)
+        shared_s4 = cuda.shared.array(32, i8)
+        shared_s5 = cuda.shared.array(32, f8)
+        shared_s6 = cuda.shared.array(32, f8)
+        shared_s7 = cuda.shared.array(32, f8)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                shared_any1[warp] = any1
+                shared_s[warp] = s
+                shared_s2[warp] = s2
+                shared_s3[warp] = s3
+                shared_any2[warp] = any2
+                shared_s4[warp] = s4
+                shared_s5[warp] = s5
+                shared_s6[warp] = s6
+                shared_s7[warp] = s7
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                any1 = sel(lane < warps, shared_any1[lane % warps], False)
+                s = sel(lane < warps, shared_s[lane % warps], 0)
+                s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
+                any2 = sel(lane < warps, shared_any2[lane % warps], False)
+                s4 = sel(lane < warps, shared_s4[lane % warps], 0)
+                s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
+                s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
+                s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
+                seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = combine(seen, any1, s, s2, s3, any2, s4, s5, s6, s7, warps)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_any1[item * parts + part] = any1
+                part_s[item * parts + part] = s
+                part_s2[item * parts + part] = s2
+                part_s3[item * parts + part] = s3
+                part_any2[item * parts + part] = any2
+                part_s4[item * parts + part] = s4
+                part_s5[item * parts + part] = s5
+                part_s6[item * parts + part] = s6
+                part_s7[item * parts + part] = s7
+        elif warp == 0 or alone:
+            result_0 = finish(seen, any1, s, s2, s3, any2, s4, s5, s6, s7)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+
+    return kernel
+
+
+AXES = {'x': ('l',), 'g': ('l',)}
+DTYPES = {'x': np.float32, 'g': np.float32}
+OUTPUTS = [((), np.float32)]
+HELD = [(np.int32, ()), (np.bool_, ()), (np.int64, ()), (np.float64, ()), (np.float64, ()), (np.bool_, ()), (np.int64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(x, g):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'x': x, 'g': g}
+    sizes, leading, steps = checked(arrays)
+    items, length = math.prod(leading), sizes['l']
+    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part'), items * parts, 32 * warps), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(x, g, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(x, g)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(x, g):
+    """anova_f as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    g = spread(g, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = g == 0
+    d1 = np.sum(np.where(t1, 1, 0), along("l"), keepdims=True)
+    t2 = np.sum(np.where(t1, x, 0), along("l"), keepdims=True) / d1
+    t3 = np.sum(x, along("l"), keepdims=True) / lengths["l"]
+    t4 = g == 1
+    d2 = np.sum(np.where(t4, 1, 0), along("l"), keepdims=True)
+    t5 = np.sum(np.where(t4, x, 0), along("l"), keepdims=True) / d2
+    return taken_out((0 + d1 * (t2 - t3) ** 2 + d2 * (t5 - t3) ** 2) / ((0 + np.sum(np.where(t1, (x - t2) ** 2, 0), along("l"), keepdims=True) + np.sum(np.where(t4, (x - t5) ** 2, 0), along("l"), keepdims=True)) / (lengths["l"] - 2)), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"x": rng.standard_normal((3, length)).astype(DTYPES['x']),
+                  "g": rng.integers(0, 2, (3, length)).astype(DTYPES['g'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values())
+        errors[length] = distance(launch(*arrays.values()), wanted)
+        print(f"anova_f, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""attn_gated_linear: one pass over l, 2 words of state per row, ordered merge.
+
+S_l = diag(g_l) S_{l−1} + K_l V_lᵀ, and q S_L.
+
+The operator
+    attn_gated_linear(q[d], K[l, d], V[l, v], g[l, d]):
+        return sum(q * scan(lambda S: g * S + K * V, l, 0.0), d)
+
+One more element (a prime marks the new value)
+    q1' = q1·g[l,d]
+    h'  = h·g[l,d] + K[l,d]·V[l,v]
+
+Two states a and b
+    q1' = q1_a·q1_b
+    h'  = q1_b·h_a + h_b
+
+Laws:
+Certificate: sha256 d294468ae72b00ad2eeaf360346aaf1c33c0032e7b21bd29a041192571125e2d
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python attn_gated_linear_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+
+INPUTS = {"q": "d", "K": "l d", "V": "l v", "g": "l d"}
+DTYPES = {"q": "float32", "K": "float32", "V": "float32", "g": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def attn_gated_linear(q, K, V, g, *, threads=None):
+    """attn_gated_linear in one pass over l.
+
+    Takes float32 q[…, d], float32 K[…, l, d], float32 V[…, l, v], float32 g[…, l, d]; gives float32 […, v].
+    Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"q": q, "K": K, "V": V, "g": g}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "v", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["q"], INPUTS["q"], "d", batch),
+        *laid_out(arrays["K"], INPUTS["K"], "l d", batch),
+        *laid_out(arrays["V"], INPUTS["V"], "l v", batch),
+        *laid_out(arrays["g"], INPUTS["g"], "l d", batch),
+        lengths["d"], lengths["l"], lengths["v"], out0)
+    return given_back(out0, batch, "v", "v")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def fill(context, array, value):
+    """Every element of a contiguous array becomes a value."""
+    def emit(context, builder, signature, args):
+        target = context.make_array(array)(context, builder, args[0])
+        with cgutils.for_range(builder, target.nitems) as loop:
+            context.pack_value(builder, array.dtype, args[1], builder.gep(target.data, [loop.index]))
+        return context.get_dummy_value()
+    return types.none(array, array.dtype), emit
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@njit(**PART, fastmath={"contract"})
+def steps_0_of_row(h, g, K, V, n_v, n_d, n):
+    for i_l in range(0, n):
+        for i_d in range(n_d):
+            for i_v in range(n_v):
+                t1 = f8(g[i_l, i_d]) * h[i_d, i_v]
+                t2 = f8(K[i_l, i_d]) * f8(V[i_l, i_v])
+                t3 = t1 + t2
+                h[i_d, i_v] = t3
+
+
+@njit(**PART)
+def finish(out0, q, h, n_d, n_v):
+    for i_v in range(n_v):
+        t1 = 0.0
+        for i_d in range(n_d):
+            t2 = f8(q[i_d]) * h[i_d, i_v]
+            t1 = t1 + t2
+        out0[i_v] = f4(t1)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_g, g, n_d, n_l, n_v, out0):
+    wide_vectors()
+    q1 = empty((n_d,), f8)
+    h = empty((n_d, n_v,), f8)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        fill(q1, 1.0)
+        fill(h, 0.0)
+        for t0 in range(begin, end, tile):
+            n = tile if t0 + tile < end else end - t0
+            seen = t0 + n - begin
+            g_tile = g[b_g[b], t0:t0 + n]
+            K_tile = K[b_K[b], t0:t0 + n]
+            V_tile = V[b_V[b], t0:t0 + n]
+            steps_0_of_row(h, g_tile, K_tile, V_tile, n_v, n_d, n)
+        finish(out0[b], q[b_q[b]], h, n_d, n_v)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, b_g, g, n_d, n_l, n_v, out0):
+    pieces = items if items < 8 * threads else 8 * threads
+    for part in prange(threads):
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_K, K, b_V, V, b_g, g, n_d, n_l, n_v, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.broadcast_to(which, batch).flatten(), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('d', 'l', 'v')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
+
+
+def stepped(axis, length, place, every, states, elements, step):
+    """A recurrence, one element after the other: the last of state number `place`, or that after or before every element."""
+    seen, dim = [], along(axis)
+    states = tuple(np.reshape(np.asarray(state, np.float64), (1,) * (len(AXES) - np.ndim(state)) + np.shape(state)) for state in states)
+    for at in range(length):
+        here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
+        after = step(*states, *here)
+        seen += [(after if every == "after" else states)[place]] if every else []
+        states = after
+    return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(q, K, V, g):
+    """attn_gated_linear as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    q = spread(q, 'd')
+    K = spread(K, 'l d')
+    V = spread(V, 'l v')
+    g = spread(g, 'l d')
+    lengths = {"d": q.shape[-3], "l": K.shape[-2], "v": V.shape[-1]}
+    return taken_out(np.sum(q * stepped("l", lengths["l"], 0, "", (0.0,), (g, K * V,), lambda S, e1, e2: (e1 * S + e2,)), along("d"), keepdims=True), 'v', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'q': 'normal', 'K': 'normal', 'V': 'normal', 'g': 'normal'}, {}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"d": 9, "v": 7, "l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"attn_gated_linear, l = {length}", arrays, scalars))
+    return 0 if passed_over(attn_gated_linear, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,454 @@
+"""kb_gemm_max_gelu: one pass over l, 1 word of state per row, commutative merge.
+
+gelu(max_l (X W)_ml − c).
+
+The operator
+    kb_gemm_max_gelu(X[m, k], W[k, l], c[]):
+        t1 = max(sum(X * W, k), l) - c
+        return 0.5 * t1 * (1.0 + tanh(0.7978845608028654 * (t1 + 0.044715 * t1 ** 3)))
+
+One more element (a prime marks the new value)
+    m2' = max(m2, Σ_k X[m,k]·W[k,l])
+
+Two states a and b
+    m2' = max(m2_a, m2_b)
+
+Laws:
+Certificate: sha256 2cab174631feb923894fdb4b5eb42068cfc58538488b38afac3f589216fc2a94
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python kb_gemm_max_gelu_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf = np.inf
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+shared_address = pointer(3, types.int32)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
+larger = ptx("max.NaN.f32 $0, $1, $2;", "f", "ff")
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+larger_over = over_lanes(larger)
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
+copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
+wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
+wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
+
+def width_of(count):
+    """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
+    return -(-count * SIZE // 128) * 128
+
+@cuda.jit(device=True, forceinline=True)
+def chunk_at(row, chunk, width, height):
+    """Where a chunk of a row lies in a tile whose rows are `width` bytes long."""
+    return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
+
+@cuda.jit(device=True, forceinline=True)
+def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
+    first, rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))
+    for panel in range(width // 128):
+        chunk = i4((thread & 7) + 8 * panel)
+        there = chunk * CHUNK < columns
+        for i in range(height * 8 // threads):
+            row = i4(first + i * (threads // 8))
+            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
+            if vector:
+                inside = there & (row < rows)
+                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+            else:
+                v = cuda.local.array(CHUNK, f4)
+                for e in range(CHUNK):
+                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
+                keep_chunk(place, v)
+
+load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
+keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def keep_chunk(place, v):
+    """16 bytes into shared memory."""
+    keep_four(place, v[0], v[1], v[2], v[3])
+
+@cuda.jit(device=True, forceinline=True)
+def multiply_rows(left, right, lane, steps, width, tile, s):
+    """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    for k in range(4 * steps):
+        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
+        for i in range(tile // 4):
+            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
+            s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
+            s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
+
+SIZE, CHUNK = 4, 4
+
+
+@cache
+def make(stage, warps, TILE, vector, n_k):
+    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+    ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    AT_X, WIDTH_X = 0, width_of(n_k)
+    STAGES = AT_X + ROWS * WIDTH_X
+    AT_W, WIDTH_W = 0, width_of(n_k)
+    STAGE = AT_W + TILE * WIDTH_W
+    SCORES = 2, COLUMNS
+    BYTES, _ = needs(warps, TILE, n_k)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fetch(to, t0, p_W, begin_m, n_l, n_m, thread):
+        load_tile(to + AT_W, p_W + t0 * n_k * SIZE, n_k * SIZE, n_l - t0, n_k - 0, TILE, WIDTH_W, vector, thread, THREADS)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fold(full, held_m2, S1, n_l, first_l):
+        for r in range(2):
+            m2_old = held_m2[r]
+            m2 = m2_old
+            m2_it = f4(-inf)
+            for i_l in range(COLUMNS):
+                at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
+                ok = full | (at_l < n_l)
+                m2_it = larger(m2_it, sel(ok, S1[r, i_l], f4(-inf)))
+                unrolled()
+            m2 = larger(m2, larger_over(m2_it, 4))
+            held_m2[r] = m2
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def merge(held_m2, other_m2):
+        for r in range(2):
+            m2_old, m2_part = held_m2[r], other_m2[r]
+            m2 = larger(m2_old, m2_part)
+            held_m2[r] = m2
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def finish(held_m2, y_0, p_c):
+        for r in range(2):
+            m2 = held_m2[r]
+            t1 = m2 - load_one(p_c + 0 * SIZE, True)
+            y_0[r] = f4(0.5) * t1 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t1 + f4(0.044715) * (t1 * t1 * t1))))
+            unrolled()
+
+    @cuda.jit(launch_bounds=(THREADS, 1))
+    def kernel(X, s_X, W, s_W, vc, s_c, n_m, n_l, parts, piece, part_m2, out_0):
+        thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)
+        if not joins:
+            part, number = number % parts, number // parts
+        lane, warp = thread % 32, thread // 32
+        blocks = -(-n_m // ROWS)
+        begin_m = (blocks - 1 - number % blocks) * ROWS
+        first_m = begin_m + warp * 16 + lane // 4
+        item = number // blocks
+        rest = item
+        o_X = rest * s_X
+        p_X = address(X) + o_X * SIZE
+        o_W = rest * s_W
+        p_W = address(W) + o_W * SIZE
+        o_c = rest * s_c
+        p_c = address(vc) + o_c * SIZE
+        S1 = cuda.local.array(SCORES, f4)
+        held_m2 = cuda.local.array(2, f4)
+        for r in range(2):
+            held_m2[r] = f4(-inf)
+        shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
+        if joins:
+            other_m2 = cuda.local.array(2, f4)
+            for r in range(2):
+                other_m2[r] = f4(-inf)
+            for part in range(parts):
+                for r in range(2):
+                    inside = first_m + 8 * r < n_m
+                    place = (item * n_m + first_m + 8 * r) * parts + part
+                    if inside:
+                        other_m2[r] = part_m2[place]
+                seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
+                seen = seen_old + seen_part
+                merge(held_m2, other_m2)
+        else:
+            begin = i4(part * piece)
+            end = i4(min(begin + piece, n_l))
+            t0, half = begin, i4(0)
+            load_tile(shared + AT_X, p_X + begin_m * n_k * SIZE, n_k * SIZE, n_m - begin_m, n_k - 0, ROWS, WIDTH_X, vector, thread, THREADS)
+            if t0 < end:
+                fetch(shared + STAGES, t0, p_W, begin_m, n_l, n_m, thread)
+            copies_end()
+            while t0 < end:
+                ahead = i4(t0 + TILE)
+                if ahead < end:
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_W, begin_m, n_l, n_m, thread)
+                copies_end()
+                wait_for_all_but_the_last()
+                cuda.syncthreads()
+                tile = shared + STAGES + half * STAGE
+                first_l = i4(t0 + lane % 4 * 2)
+                many = i4(min(TILE, n_l - t0))
+                seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
+                for r in range(2):
+                    for i in range(COLUMNS):
+                        S1[r, i] = f4(0)
+                multiply_rows(shared + AT_X + warp * 16 * WIDTH_X, tile + AT_W, lane, -(-n_k // 16), WIDTH_X, TILE, S1)
+                if t0 + TILE <= n_l:
+                    fold(True, held_m2, S1, n_l, first_l)
+                else:
+                    fold(False, held_m2, S1, n_l, first_l)
+                cuda.syncthreads()
+                t0, half = ahead, i4(1 - half)
+            wait_for_copies()
+            cuda.syncthreads()
+        if splits:
+            for r in range(2):
+                inside = first_m + 8 * r < n_m
+                place = (item * n_m + first_m + 8 * r) * parts + part
+                if inside and lane % 4 == 0:
+                    part_m2[place] = held_m2[r]
+        else:
+            y_0 = cuda.local.array(2, f4)
+            finish(held_m2, y_0, p_c)
+            for r in range(2):
+                if lane % 4 == 0 and first_m + 8 * r < n_m:
+                    store_one(address(out_0) + (item * n_m + first_m + 8 * r) * SIZE, y_0[r])
+
+    return kernel
+
+
+SCHEDULES, WIDEST = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 16), (1, 16)), 256
+
+def span_of(count):
+    """How many columns a block takes: all, if registers hold them."""
+    return -(-count // 16) * 16 if count <= WIDEST else WIDEST // 32 * 16
+
+
+def needs(warps, TILE, n_k):
+    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
+    ROWS = 16 * warps
+    return max(ROWS * width_of(n_k) + 2 * (TILE * width_of(n_k)), 0), 1 * TILE // 2
+
+
+AXES = {'X': ('m', 'k'), 'W': ('l', 'k'), 'vc': ()}
+DTYPES = {'X': np.float32, 'W': np.float32, 'vc': np.float32}
+OUTPUTS = [(('m',), np.float32)]
+HELD = [(np.float32, ())]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(X, W, vc):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'X': X, 'W': W, 'vc': vc}
+    sizes, leading, steps = checked(arrays)
+    groups = math.prod(leading)
+    vector = all(size % CHUNK == 0 for size in (sizes['k'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
+    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['k']))]
+    if not schedules:
+        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")
+    warps, tile = schedules[0]
+    blocks = groups * -(-sizes['m'] // (16 * warps)) * 1
+    parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
+    piece = -(-sizes['l'] // (parts * tile)) * tile
+    parts = -(-sizes['l'] // piece)
+    make_for = (warps, tile, vector, sizes['k'])
+    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
+    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
+    items = groups * sizes['m'] if parts > 1 else 1
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [*(np.int32(sizes[axis]) for axis in ('m', 'l')), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(X, W, vc, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(X, W, vc)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('m', 'k', 'l')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(X, W, c):
+    """kb_gemm_max_gelu as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    X = spread(X, 'm k')
+    W = spread(W, 'k l')
+    c = spread(c, '')
+    lengths = {"m": X.shape[-3], "k": X.shape[-2], "l": W.shape[-1]}
+    t1 = np.max(np.sum(X * W, along("k"), keepdims=True), along("l"), keepdims=True) - c
+    return taken_out(0.5 * t1 * (1.0 + np.tanh(0.7978845608028654 * (t1 + 0.044715 * t1 ** 3))), 'm', lengths)
+
+
+def turned(array, axes, order):
+    """An array with its last axes in another order."""
+    leading = array.ndim - len(axes)
+    return np.ascontiguousarray(array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order)))
+
+
+def launched(X, W, c):
+    """`launch` with the axes as the operator has them."""
+    outputs = launch(X, turned(W, ('k', 'l'), ('l', 'k')), c)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return outputs[0],
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['X']),
+                  "W": rng.standard_normal((3, 4, length)).astype(DTYPES['W']),
+                  "c": rng.standard_normal(()).astype(DTYPES['vc'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values())
+        errors[length] = distance(launched(*arrays.values()), wanted)
+        print(f"kb_gemm_max_gelu, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,427 @@
+"""kpss_statistic: one pass over l, 8 words of state per row, ordered merge.
+
+Σ_l (Σ_{t≤l} (x_t − μ))² / (N² σ²).
+
+The operator
+    kpss_statistic(x[l]):
+        t1 = x - sum(x, l) / size(l)
+        return sum(scan(lambda c1: c1 + t1, l, 0.0, after) ** 2, l) / size(l) ** 2 / (sum(t1 ** 2, l) / size(l))
+
+One more element (a prime marks the new value)
+    s'  = s + x[l]
+    N'  = N + 1
+    h1' = h1 + 2·s + 2·x[l]
+    h2' = h2 − 2·N − 2
+    h3' = h3 + s² + 2·s·x[l] + x[l]²
+    h4' = h4 − s·N − N·s − 2·N·x[l] − 2·s − 2·x[l]
+    h5' = h5 + N² + 2·N + 1
+    p1' = s'/N'
+    δ   = p1 − p1'
+    s3' = s3 + δ²·N + (x[l] − p1')²
+
+Two states a and b
+    s'   = s_a + s_b
+    N'   = N_a + N_b
+    h1'  = h1_a + 2·N_b·s_a + h1_b
+    h2'  = h2_a − 2·N_b·N_a + h2_b
+    h3'  = h3_a + N_b·s_a² + h1_b·s_a + h3_b
+    h4'  = h4_a + N_b·(−s_a·N_a − N_a·s_a) − h1_b·N_a + h2_b·s_a + h4_b
+    h5'  = h5_a + N_b·N_a² − h2_b·N_a + h5_b
+    p1_a = s_a/N_a
+    p1_b = s_b/N_b
+    p1'  = s'/N'
+    δ_a  = p1_a − p1'
+    δ_b  = p1_b − p1'
+    s3'  = s3_a + δ_a²·N_a + s3_b + δ_b²·N_b
+
+Dangers
+    s3/N_l divides and may be 0: the result is then what IEEE division gives
+    s2 is kept apart from s/N_l, which is known only at the end: it cancels where that is large against the elements' spread
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 20c89aceb1c3f566f4a903b566188cf4a5f687901ea0d0bc50d2121b2c0ac7b6
+Schedule: tiles of 2048 along l, rows shared between threads
+Needs NumPy and Numba.  `python kpss_statistic_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l"}
+DTYPES = {"x": "float32"}
+TILE, BLOCK = 2048, 1
+
+
+def kpss_statistic(x, *, threads=None):
+    """kpss_statistic in one pass over l.
+
+    Takes float32 x[…, l]; gives float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        lengths["l"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
+@njit(**PART, fastmath={"contract"})
+def steps_0_of_row(s, N, h3, h4, h5, begins, x, n):
+    if begins:
+        i_l = 0
+        t1 = f8(x[i_l]) * f8(x[i_l])
+        t2 = -f8(x[i_l])
+        t3 = 2.0 * t2
+        s, N, h3, h4, h5 = f8(x[i_l]), f8(1), t1, t3, f8(1)
+    for i_l in range(begins, n):
+        t4 = s + f8(x[i_l])
+        t5 = N + 1.0
+        t6 = s * s
+        t7 = h3 + t6
+        t8 = 2.0 * f8(x[i_l])
+        t9 = t8 * s
+        t10 = t7 + t9
+        t11 = f8(x[i_l]) * f8(x[i_l])
+        t12 = t10 + t11
+        t13 = -N
+        t14 = s * t13
+        t15 = t13 * s
+        t16 = t14 + t15
+        t17 = h4 + t16
+        t18 = t8 * t13
+        t19 = t17 + t18
+        t20 = (-2.0) * s
+        t21 = t19 + t20
+        t22 = -f8(x[i_l])
+        t23 = 2.0 * t22
+        t24 = t21 + t23
+        t25 = t13 * t13
+        t26 = h5 + t25
+        t27 = (-2.0) * t13
+        t28 = t26 + t27
+        t29 = t28 + 1.0
+        s, N, h3, h4, h5 = t4, t5, t12, t24, t29
+    return s, N, h3, h4, h5
+
+
+@njit(**PART)
+def value_1(s, N):
+    t1 = s / N
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def rebase_1(s3, old_p1, p1, old_N):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = t3 * t3
+    t5 = 0.0 if old_N == 0.0 else t4 * old_N
+    t6 = s3 + t5
+    s3 = t6
+    return s3
+
+
+@njit(**LOOP)
+def fold_1(x, p1, n, real):
+    wide_vectors()
+    s3 = real(0.0)
+    t1 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t2 = apart(real(x[i_l]), t1, real)
+        t3 = t2 * t2
+        s3 = s3 + t3
+    return s3
+
+
+@njit(**PART)
+def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
+    t1 = s / N
+    p1 = t1
+    t2 = p1
+    t3 = t2 - t2
+    t4 = t3 * t3
+    t5 = t4 * 1.0
+    t6 = 1.0 + t5
+    t7 = t6 != t6
+    t8 = s3 - s3
+    t9 = t8 == 0.0
+    t10 = p1 - p1
+    t11 = t10 == 0.0
+    t12 = p1 if t11 else f8(0)
+    t13 = t12 - p1
+    t14 = t13 * t13
+    t15 = t14 * N
+    t16 = s3 + t15
+    t17 = t16 if t9 else nan
+    t18 = t17 if t7 else s3
+    s3 = t18
+    t19 = s / f8(n_l)
+    t20 = h4 * t19
+    t21 = h3 + t20
+    t22 = t19 * t19
+    t23 = h5 * t22
+    t24 = t21 + t23
+    s2 = t24
+    t25 = n_l * n_l
+    t26 = s2 / f8(t25)
+    t27 = s3 / f8(n_l)
+    t28 = t26 / t27
+    out0 = f4(t28)
+    return p1, s3, s2, out0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, n_l, out0):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s = f8(0.0)
+        N = f8(0.0)
+        h1 = f8(0.0)
+        h2 = f8(0.0)
+        h3 = f8(0.0)
+        h4 = f8(0.0)
+        h5 = f8(0.0)
+        s3 = f8(0.0)
+        p1 = f8(0)
+        s2 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = tile if t0 + tile < end else end - t0
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            old_p1 = p1
+            old_N = N
+            s, N, h3, h4, h5 = steps_0_of_row(s, N, h3, h4, h5, i8(t0 == begin), x_tile, n)
+            p1 = value_1(s, N)
+            if t0 > begin:
+                s3 = rebase_1(s3, old_p1, p1, old_N)
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
+                if not sound(r0):
+                    r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
+                s3 = s3 + f8(r0)
+        p1, s3, s2, out0[b] = finish(s, N, p1, s3, h3, h4, n_l, h5, s2)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
+    for part in prange(threads):
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.broadcast_to(which, batch).flatten(), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
+
+
+def stepped(axis, length, place, every, states, elements, step):
+    """A recurrence, one element after the other: the last of state number `place`, or that after or before every element."""
+    seen, dim = [], along(axis)
+    states = tuple(np.reshape(np.asarray(state, np.float64), (1,) * (len(AXES) - np.ndim(state)) + np.shape(state)) for state in states)
+    for at in range(length):
+        here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
+        after = step(*states, *here)
+        seen += [(after if every == "after" else states)[place]] if every else []
+        states = after
+    return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x):
+    """kpss_statistic as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = x - np.sum(x, along("l"), keepdims=True) / lengths["l"]
+    return taken_out(np.sum(stepped("l", lengths["l"], 0, "after", (0.0,), (t1,), lambda c1, e1: (c1 + e1,)) ** 2, along("l"), keepdims=True) / lengths["l"] ** 2 / (np.sum(t1 ** 2, along("l"), keepdims=True) / lengths["l"]), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal'}, {}, []
+    for length in (1025, 4103, 10237):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"kpss_statistic, l = {length}", arrays, scalars))
+    return 0 if passed_over(kpss_statistic, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,473 @@
+"""relu_attention: one pass over l, 1 word of state per row, commutative merge.
+
+O = Σ relu(Q Kᵀ·scale)_l V_l / N.
+
+The operator
+    relu_attention(Q[m, k], K[l, k], V[l, j]; scale=1.0):
+        return sum(maximum(sum(Q * K, k) * scale, 0) * V, l) / size(l)
+
+One more element (a prime marks the new value)
+    s' = s + V[l,j]·max(scale·Σ_k Q[m,k]·K[l,k], 0)
+
+Two states a and b
+    s' = s_a + s_b
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
+Certificate: sha256 c3827422a9d96406caa3f1121dee1f35221b695617b0ff378f0f33bc30994675
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python relu_attention_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+shared_address = pointer(3, types.int32)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
+larger = ptx("max.NaN.f32 $0, $1, $2;", "f", "ff")
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
+copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
+wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
+wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
+
+def width_of(count):
+    """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
+    return -(-count * SIZE // 128) * 128
+
+@cuda.jit(device=True, forceinline=True)
+def chunk_at(row, chunk, width, height):
+    """Where a chunk of a row lies in a tile whose rows are `width` bytes long."""
+    return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
+
+@cuda.jit(device=True, forceinline=True)
+def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
+    first, rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))
+    for panel in range(width // 128):
+        chunk = i4((thread & 7) + 8 * panel)
+        there = chunk * CHUNK < columns
+        for i in range(height * 8 // threads):
+            row = i4(first + i * (threads // 8))
+            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
+            if vector:
+                inside = there & (row < rows)
+                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+            else:
+                v = cuda.local.array(CHUNK, f4)
+                for e in range(CHUNK):
+                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
+                keep_chunk(place, v)
+
+load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
+load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
+keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def keep_chunk(place, v):
+    """16 bytes into shared memory."""
+    keep_four(place, v[0], v[1], v[2], v[3])
+
+@cuda.jit(device=True, forceinline=True)
+def multiply_rows(left, right, lane, steps, width, tile, s):
+    """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    for k in range(4 * steps):
+        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
+        for i in range(tile // 4):
+            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
+            s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
+            s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
+
+@cuda.jit(device=True, forceinline=True)
+def add_weighted_rows(p, right, lane, width, tile, columns, o):
+    """o += p · right for `tile` rows at `right`; a weight comes from the lane that has it, then the next moves up to its place."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4 - 1):
+            p[0, k], p[1, k] = p[0, k + 1], p[1, k + 1]
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += a * c
+                o[0, 2 * n + 1] += a * d
+                o[1, 2 * n] += b * c
+                o[1, 2 * n + 1] += b * d
+
+@cuda.jit(device=True, forceinline=True)
+def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
+    """Write a block's fragments: four lanes fill 32 bytes of a row."""
+    lane = thread % 32
+    for r in range(2):
+        row = thread // 32 * 16 + lane // 4 + 8 * r
+        for n in range(span // 8):
+            column, target = 8 * n + 2 * (lane % 4), to + i8(row) * stride + (8 * n + 2 * (lane % 4)) * SIZE
+            if row < rows and vector and column < columns:
+                store_pair(target, y[r, 2 * n], y[r, 2 * n + 1])
+            elif row < rows:
+                for c in range(2):
+                    if column + c < columns:
+                        store_one(target + c * SIZE, y[r, 2 * n + c])
+
+SIZE, CHUNK = 4, 4
+
+
+@cache
+def make(stage, warps, TILE, vector, n_k, n_j):
+    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+    ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    SPAN_j = span_of(n_j)
+    AT_Q, WIDTH_Q = 0, width_of(n_k)
+    STAGES = AT_Q + ROWS * WIDTH_Q
+    AT_K, WIDTH_K = 0, width_of(n_k)
+    AT_V, WIDTH_V = AT_K + TILE * WIDTH_K, width_of(SPAN_j)
+    STAGE = AT_V + TILE * WIDTH_V
+    SCORES = 2, COLUMNS
+    SUMS_j = 2, SPAN_j // 4
+    BYTES, _ = needs(warps, TILE, n_k, n_j)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fetch(to, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread):
+        load_tile(to + AT_K, p_K + t0 * n_k * SIZE, n_k * SIZE, n_l - t0, n_k - 0, TILE, WIDTH_K, vector, thread, THREADS)
+        load_tile(to + AT_V, p_V + (t0 * n_j + begin_j) * SIZE, n_j * SIZE, n_l - t0, n_j - begin_j, TILE, WIDTH_V, vector, thread, THREADS)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fold(full, S1, scale, p_s, n_l, first_l):
+        for r in range(2):
+            for i_l in range(COLUMNS):
+                at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
+                ok = full | (at_l < n_l)
+                p_s[r, i_l] = sel(ok, larger(S1[r, i_l] * f4(scale), f4(0.0)), f4(0))
+                unrolled()
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def merge(o_s, b_s):
+        for r in range(2):
+            for i_j in range(SPAN_j // 4):
+                o_s[r, i_j] = o_s[r, i_j] + b_s[r, i_j]
+                unrolled()
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def finish(y_0, n_l, o_s):
+        t1 = f4(1.0) / f4(n_l)
+        for r in range(2):
+            for i_j in range(SPAN_j // 4):
+                y_0[r, i_j] = o_s[r, i_j] * t1
+                unrolled()
+            unrolled()
+
+    @cuda.jit(launch_bounds=(THREADS, 1))
+    def kernel(Q, s_Q, K, s_K, V, s_V, scale, n_m, n_l, parts, piece, part_s, out_0):
+        thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)
+        if not joins:
+            part, number = number % parts, number // parts
+        lane, warp = thread % 32, thread // 32
+        begin_j = number % -(-n_j // SPAN_j) * SPAN_j
+        number //= -(-n_j // SPAN_j)
+        first_j = begin_j + lane % 4 * 2
+        blocks = -(-n_m // ROWS)
+        begin_m = (blocks - 1 - number % blocks) * ROWS
+        first_m = begin_m + warp * 16 + lane // 4
+        item = number // blocks
+        rest = item
+        o_Q = rest * s_Q
+        p_Q = address(Q) + o_Q * SIZE
+        o_K = rest * s_K
+        p_K = address(K) + o_K * SIZE
+        o_V = rest * s_V
+        p_V = address(V) + o_V * SIZE
+        S1 = cuda.local.array(SCORES, f4)
+        p_s = cuda.local.array(SCORES, f4)
+        o_s = cuda.local.array(SUMS_j, f4)
+        for r in range(2):
+            for i in range(SPAN_j // 4):
+                o_s[r, i] = f4(0)
+        shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
+        if joins:
+            b_s = cuda.local.array(SUMS_j, f4)
+            for r in range(2):
+                for i in range(SPAN_j // 4):
+                    b_s[r, i] = f4(0)
+            for part in range(parts):
+                for r in range(2):
+                    inside = first_m + 8 * r < n_m
+                    place = (item * n_m + first_m + 8 * r) * parts + part
+                    if inside:
+                        pass
+                    for i in range(SPAN_j // 4):
+                        column = first_j + i // 2 * 8 + i % 2
+                        if inside and column < n_j:
+                            b_s[r, i] = part_s[place * n_j + column]
+                seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
+                seen = seen_old + seen_part
+                merge(o_s, b_s)
+        else:
+            begin = i4(part * piece)
+            end = i4(min(begin + piece, n_l))
+            t0, half = begin, i4(0)
+            load_tile(shared + AT_Q, p_Q + begin_m * n_k * SIZE, n_k * SIZE, n_m - begin_m, n_k - 0, ROWS, WIDTH_Q, vector, thread, THREADS)
+            if t0 < end:
+                fetch(shared + STAGES, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread)
+            copies_end()
+            while t0 < end:
+                ahead = i4(t0 + TILE)
+                if ahead < end:
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_K, p_V, begin_j, begin_m, n_l, n_m, thread)
+                copies_end()
+                wait_for_all_but_the_last()
+                cuda.syncthreads()
+                tile = shared + STAGES + half * STAGE
+                first_l = i4(t0 + lane % 4 * 2)
+                many = i4(min(TILE, n_l - t0))
+                seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
+                for r in range(2):
+                    for i in range(COLUMNS):
+                        S1[r, i] = f4(0)
+                multiply_rows(shared + AT_Q + warp * 16 * WIDTH_Q, tile + AT_K, lane, -(-n_k // 16), WIDTH_Q, TILE, S1)
+                if t0 + TILE <= n_l:
+                    fold(True, S1, scale, p_s, n_l, first_l)
+                else:
+                    fold(False, S1, scale, p_s, n_l, first_l)
+                add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
+                cuda.syncthreads()
+                t0, half = ahead, i4(1 - half)
+            wait_for_copies()
+            cuda.syncthreads()
+        if splits:
+            for r in range(2):
+                inside = first_m + 8 * r < n_m
+                place = (item * n_m + first_m + 8 * r) * parts + part
+                if inside and lane % 4 == 0 and begin_j == 0:
+                    pass
+                for i in range(SPAN_j // 4):
+                    column = first_j + i // 2 * 8 + i % 2
+                    if inside and column < n_j:
+                        part_s[place * n_j + column] = o_s[r, i]
+        else:
+            y_0 = cuda.local.array(SUMS_j, f4)
+            finish(y_0, n_l, o_s)
+            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_j + begin_j) * SIZE, n_j * SIZE, n_m - begin_m, n_j - begin_j, ROWS, SPAN_j, vector, thread, THREADS)
+
+    return kernel
+
+
+SCHEDULES, WIDEST = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 16), (1, 16)), 256
+
+def span_of(count):
+    """How many columns a block takes: all, if registers hold them."""
+    return -(-count // 16) * 16 if count <= WIDEST else WIDEST // 32 * 16
+
+
+def needs(warps, TILE, n_k, n_j):
+    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
+    ROWS = 16 * warps
+    SPAN_j = span_of(n_j)
+    return max(ROWS * width_of(n_k) + 2 * (TILE * width_of(n_k) + TILE * width_of(SPAN_j)), ROWS * width_of(SPAN_j)), 2 * TILE // 2 + SPAN_j // 2
+
+
+AXES = {'Q': ('m', 'k'), 'K': ('l', 'k'), 'V': ('l', 'j')}
+DTYPES = {'Q': np.float32, 'K': np.float32, 'V': np.float32}
+OUTPUTS = [(('m', 'j'), np.float32)]
+HELD = [(np.float32, ('j',))]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(Q, K, V, scale):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'Q': Q, 'K': K, 'V': V}
+    sizes, leading, steps = checked(arrays)
+    groups = math.prod(leading)
+    vector = all(size % CHUNK == 0 for size in (sizes['k'], sizes['j'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
+    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['k'], sizes['j']))]
+    if not schedules:
+        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")
+    warps, tile = schedules[0]
+    blocks = groups * -(-sizes['m'] // (16 * warps)) * -(-sizes['j'] // span_of(sizes['j']))
+    parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
+    piece = -(-sizes['l'] // (parts * tile)) * tile
+    parts = -(-sizes['l'] // piece)
+    make_for = (warps, tile, vector, sizes['k'], sizes['j'])
+    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
+    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
+    items = groups * sizes['m'] if parts > 1 else 1
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [np.float64(scale), *(np.int32(sizes[axis]) for axis in ('m', 'l')), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(Q, K, V, scale, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(Q, K, V, scale)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('m', 'k', 'l', 'j')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(Q, K, V, scale):
+    """relu_attention as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    Q = spread(Q, 'm k')
+    K = spread(K, 'l k')
+    V = spread(V, 'l j')
+    lengths = {"m": Q.shape[-4], "k": Q.shape[-3], "l": K.shape[-2], "j": V.shape[-1]}
+    return taken_out(np.sum(np.maximum(np.sum(Q * K, along("k"), keepdims=True) * scale, 0) * V, along("l"), keepdims=True) / lengths["l"], 'm j', lengths)
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"Q": rng.standard_normal((3, 4)).astype(DTYPES['Q']),
+                  "K": rng.standard_normal((3, length, 4)).astype(DTYPES['K']),
+                  "V": rng.standard_normal((3, length, 6)).astype(DTYPES['V'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values(), 1.0)
+        errors[length] = distance(launch(*arrays.values(), 1.0), wanted)
+        print(f"relu_attention, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

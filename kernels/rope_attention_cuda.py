@@ -1,0 +1,540 @@
+"""rope_attention: one pass over l, 3 words of state per row, commutative merge.
+
+Attention of queries and keys whose pairs are turned by the angle position·10^{−k} before the product.
+
+The operator
+    rope_attention(Q[m, k, plane], K[l, k, plane], V[l, j]; scale=1.0):
+        t1 = index(plane) == 0
+        d1 = sum(where(t1, Q, 0), plane)
+        t2 = 10.0 ** -index(k)
+        t3 = index(m) * t2
+        t4 = cos(t3)
+        t5 = index(plane) == 1
+        d2 = sum(where(t5, Q, 0), plane)
+        t6 = sin(t3)
+        d3 = sum(where(t1, K, 0), plane)
+        t7 = index(l) * t2
+        t8 = cos(t7)
+        d4 = sum(where(t5, K, 0), plane)
+        t9 = sin(t7)
+        t10 = sum((d1 * t4 - d2 * t6) * (d3 * t8 - d4 * t9) + (d1 * t6 + d2 * t4) * (d3 * t9 + d4 * t8), k) * scale
+        t11 = exp(t10 - max(t10, l))
+        return sum(t11 * V, l) / sum(t11, l)
+
+One more element (a prime marks the new value)
+    x   = scale·Σ_k ((cos(m·10^(−k))·Σ_plane (Q[m,k,plane] if plane = 0 else 0) − sin(m·10^(−k))·Σ_plane (Q[m,k,plane] if plane = 1 else 0))·(cos(l·10^(−k))·Σ_plane (K[l,k,plane] if plane = 0 else 0) − sin(l·10^(−k))·Σ_plane (K[l,k,plane] if plane = 1 else 0)) + (sin(m·10^(−k))·Σ_plane (Q[m,k,plane] if plane = 0 else 0) + cos(m·10^(−k))·Σ_plane (Q[m,k,plane] if plane = 1 else 0))·(sin(l·10^(−k))·Σ_plane (K[l,k,plane] if plane = 0 else 0) + cos(l·10^(−k))·Σ_plane (K[l,k,plane] if plane = 1 else 0)))
+    m2' = max(m2, x)
+    s'  = s·exp(m2 − m2') + V[l,j]·exp(x − m2')
+    s2' = s2·exp(m2 − m2') + exp(x − m2')
+
+Two states a and b
+    m2' = max(m2_a, m2_b)
+    s'  = s_a·exp(m2_a − m2') + s_b·exp(m2_b − m2')
+    s2' = s2_a·exp(m2_a − m2') + s2_b·exp(m2_b − m2')
+
+Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant,
+recentre_difference, exp_of_sum
+Certificate: sha256 3229261d7926b016ef5534de2e4e320cfe5edfd77bedfa6a2dc092d0f9250291
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python rope_attention_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf = np.inf
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+def extreme(order, name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
+    def typed(context, a, b):
+        def emit(context, builder, signature, args):
+            single = ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type] * 2), name + ".NaN.f32 $0, $1, $2;", "=f,f,f")
+            first = builder.or_(builder.fcmp_ordered(order, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.call(single, args) if a == types.float32 else builder.select(first, *args)
+        return a(a, a), emit
+    return intrinsic(typed)
+
+larger = extreme(">", "max")
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+larger_over = over_lanes(larger)
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
+
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+
+
+@cuda.jit(device=True)
+def make_S1(span, thread, cells_S1, n_plane, cells_Q, i_m, cells_K, n_k, skew_K, shift_K, mask_K, begin, first, slots):
+    for i_l in range(slots):
+        t1 = 0.0
+        for i_k in range(n_k):
+            t2 = 0.0
+            for i_plane in range(n_plane):
+                t2 = t2 + (f8(cells_Q[i_k * n_plane + i_plane]) if i_plane == 0 else f8(0))
+            t6 = 10.0 ** f8(-i_k)
+            t7 = f8(i_m) * t6
+            t8 = math.cos(t7)
+            t10 = 0.0
+            for i_plane in range(n_plane):
+                t10 = t10 + (f8(cells_Q[i_k * n_plane + i_plane]) if i_plane == 1 else f8(0))
+            t13 = math.sin(t7)
+            t16 = 0.0
+            for i_plane in range(n_plane):
+                t17 = i_plane == 0
+                t18 = f8(cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)]) if t17 else f8(0)
+                t16 = t16 + t18
+            t19 = f8(i8(begin + first + i_l * span + thread)) * t6
+            t20 = math.cos(t19)
+            t22 = 0.0
+            for i_plane in range(n_plane):
+                t23 = i_plane == 1
+                t24 = f8(cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)]) if t23 else f8(0)
+                t22 = t22 + t24
+            t25 = math.sin(t19)
+            t36 = (t2 * t8 - t10 * t13) * (t16 * t20 - t22 * t25) + (t2 * t13 + t10 * t8) * (t16 * t25 + t22 * t20)
+            t1 = t1 + t36
+        cells_S1[i_l * span + thread] = f4(t1)
+
+
+@cuda.jit(device=True)
+def rebase_s(into, m2, m2_new, s, n_j):
+    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    for i_j in range(n_j):
+        into[i_j] = f4(0.0 if f8(s[i_j]) == 0.0 else t4 * f8(s[i_j]))
+
+
+@cuda.jit(device=True)
+def rebase_s2(m2, m2_new, s2):
+    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    return 0.0 if s2 == 0.0 else t4 * s2
+
+
+@cuda.jit(device=True)
+def fold(seen_old, m2_old, s2_old, slots, first, span, thread, length, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+    if many == 0:
+        return seen_old, m2_old, s2_old
+    seen = i4(seen_old + many)
+    m2 = m2_old
+    m2_it = f4(-inf)
+    for i_l in range(slots):
+        t1 = cells_S1[i_l * span + thread] * f4(scale)
+        m2_it = larger(m2_it, sel(first + i_l * span + thread < length, t1, f4(-inf)))
+    m2 = larger(m2, f8(m2_it))
+    if seen_old > 0:
+        rebase_s(s, m2_old, m2, s, n_j)
+    s2 = rebase_s2(m2_old, m2, s2_old) if seen_old > 0 else s2_old
+    s2_it = f4(0.0)
+    t3 = m2 if math.isfinite(m2) else 0.0
+    for i_l in range(slots):
+        t5 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
+        s2_it = s2_it + sel(first + i_l * span + thread < length, t5, f4(0.0))
+    s2 = s2 + f8(s2_it)
+    for i_l in range(slots):
+        t8 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
+        for i_j in range(n_j):
+            t9 = cells_V[cell(i_l * span + thread, n_j, i_j + skew_V, shift_V, mask_V)] * t8
+            s[i_j] = s[i_j] + sel(first + i_l * span + thread < length, t9, f4(0.0))
+    return seen, m2, s2
+
+
+@cuda.jit(device=True)
+def combine(seen_old, m2_old, s2_old, width, n_j, s):
+    seen = sum_over(seen_old, width)
+    m2 = larger_over(m2_old, width)
+    if seen_old > 0:
+        rebase_s(s, m2_old, m2, s, n_j)
+    s2 = sum_over(rebase_s2(m2_old, m2, s2_old) if seen_old > 0 else 0.0, width)
+    for step in range(5):
+        by = width >> step + 1
+        if by > 0:
+            for word in range(n_j):
+                s[word] = s[word] + cuda.shfl_xor_sync(4294967295, s[word], by)
+    return seen, m2, s2
+
+
+@cuda.jit(device=True)
+def settle_s(into, m2, s, n_j):
+    t1 = m2
+    t4 = math.exp(t1 - t1) * 1.0
+    t5 = t4 != t4
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
+    for i_j in range(n_j):
+        t11 = t10 * f8(s[i_j])
+        into[i_j] = f4(t11 if t5 else f8(s[i_j]))
+
+
+@cuda.jit(device=True)
+def settle_s2(m2, s2):
+    t1 = m2
+    t4 = math.exp(t1 - t1) * 1.0
+    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
+    return t11 if t4 != t4 else s2
+
+
+@cuda.jit(device=True)
+def output_0(into, s2, s, n_j):
+    t1 = 1.0 / s2
+    for i_j in range(n_j):
+        into[i_j] = f4(f8(s[i_j]) * t1)
+
+
+@cuda.jit(device=True)
+def finish(seen, m2, s2, s, n_j, result_0):
+    settle_s(s, m2, s, n_j)
+    s2 = settle_s2(m2, s2)
+    output_0(result_0, s2, s, n_j)
+
+
+@cache
+def make(warps, stage, slots, n_k, n_plane, n_j):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_s = n_j
+    words_result_0 = n_j
+    room_s = warps * (words_s | 1)
+    words_K = n_k * n_plane
+    shift_K, mask_K = turns_of(words_K, 32)
+    steps_K = 0 if joins else -(-(slots * span * words_K + 32 // SIZE) // span)
+    room_K = max(steps_K * span, 1)
+    words_V = n_j
+    shift_V, mask_V = turns_of(words_V, 32)
+    steps_V = 0 if joins else -(-(slots * span * words_V + 32 // SIZE) // span)
+    room_V = max(steps_V * span, 1)
+    room_S1 = slots * span * 1
+    words_Q = n_k * n_plane
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(vQ, s_Q, vK, s_K, vV, s_V, scale, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s2, part_s, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        i_m = rest % n_m
+        rest //= n_m
+        o_Q = rest * s_Q + (i_m) * n_k * n_plane
+        p_Q = address(vQ) + o_Q * SIZE
+        o_K = rest * s_K
+        p_K = address(vK) + o_K * SIZE
+        o_V = rest * s_V
+        p_V = address(vV) + o_V * SIZE
+        cells_Q = cuda.shared.array(words_Q, f4)
+        for word in range(thread, words_Q, span):
+            cells_Q[word] = load_one(p_Q + word * SIZE, 1)
+        cuda.syncthreads()
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_K = cuda.shared.array(room_K, f4)
+        cells_V = cuda.shared.array(room_V, f4)
+        cells_S1 = cuda.shared.array(room_S1, f4)
+        s = cuda.local.array(words_s, f4)
+        result_0 = cuda.local.array(words_result_0, f4)
+        seen, m2, s2 = i4(0), (-inf), 0.0
+        for word in range(words_s):
+            s[word] = f4(0.0)
+        first = 0
+        more = not joins
+        while more:
+            cuda.syncthreads()
+            lead = p_K + (begin + first) * words_K * SIZE
+            skew_K = lead // SIZE % (32 // SIZE)
+            stage_real(cells_K, lead - skew_K * SIZE, skew_K, skew_K + min(slots * span, length - first) * words_K, steps_K, shift_K, mask_K, thread, span)
+            lead = p_V + (begin + first) * words_V * SIZE
+            skew_V = lead // SIZE % (32 // SIZE)
+            stage_real(cells_V, lead - skew_V * SIZE, skew_V, skew_V + min(slots * span, length - first) * words_V, steps_V, shift_V, mask_V, thread, span)
+            cuda.syncthreads()
+            make_S1(span, thread, cells_S1, n_plane, cells_Q, i_m, cells_K, n_k, skew_K, shift_K, mask_K, begin, first, slots)
+            seen, m2, s2 = fold(seen, m2, s2, slots, first, span, thread, length, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V)
+            first += slots * span
+            more = first < length
+        if joins:
+            there = thread < parts
+            place = row * parts + sel(there, thread, i8(0))
+            seen = sel(there, part_seen[place], i4(0))
+            m2 = sel(there, part_m2[place], (-inf))
+            s2 = sel(there, part_s2[place], 0.0)
+            for word in range(words_s):
+                s[word] = sel(there, part_s[place * words_s + word], f4(0.0))
+        seen, m2, s2 = combine(seen, m2, s2, 32, n_j, s)
+        shared_seen = cuda.shared.array(32, i4)
+        shared_m2 = cuda.shared.array(32, f8)
+        shared_s2 = cuda.shared.array(32, f8)
+        shared_s = cuda.shared.array(room_s, f4)
+        if not alone:
+            if lane == 0:
+                shared_seen[warp] = seen
+                shared_m2[warp] = m2
+                shared_s2[warp] = s2
+                for word in range(words_s):
+                    shared_s[warp * (words_s | 1) + word] = s[word]
+            cuda.syncthreads()
+            if warp == 0:
+                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                m2 = sel(lane < warps, shared_m2[lane % warps], (-inf))
+                s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                for word in range(words_s):
+                    s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], f4(0.0))
+                seen, m2, s2 = combine(seen, m2, s2, warps, n_j, s)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_m2[item * parts + part] = m2
+                part_s2[item * parts + part] = s2
+                for word in range(words_s):
+                    part_s[(item * parts + part) * words_s + word] = s[word]
+        elif warp == 0 or alone:
+            finish(seen, m2, s2, s, n_j, result_0)
+            if live and thread == 0:
+                for word in range(words_result_0):
+                    store_one(address(out_0) + (item * words_result_0 + word) * SIZE, f4(result_0[word]))
+
+    return kernel
+
+
+AXES = {'vQ': ('m', 'k', 'plane'), 'vK': ('l', 'k', 'plane'), 'vV': ('l', 'j')}
+DTYPES = {'vQ': np.float32, 'vK': np.float32, 'vV': np.float32}
+OUTPUTS = [(('m', 'j'), np.float32)]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float32, ('j',))]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(vQ, vK, vV, scale):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'vQ': vQ, 'vK': vK, 'vV': vV}
+    sizes, leading, steps = checked(arrays)
+    items, length = math.prod(leading) * sizes['m'], sizes['l']
+    state = 4 * sizes['j']
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * sizes['k'] * sizes['plane'] + 4 * sizes['j'] + 4 * 1
+    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots, sizes['k'], sizes['plane'], sizes['j']), items * parts, 32 * warps), ((8, 'join', slots, sizes['k'], sizes['plane'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['k'], sizes['plane'], sizes['j']), blocks, threads)]
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [np.float64(scale), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(vQ, vK, vV, scale, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(vQ, vK, vV, scale)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('m', 'k', 'plane', 'l', 'j')
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in ALL_AXES])
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(Q, K, V, scale):
+    """rope_attention as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    Q = spread(Q, 'm k plane')
+    K = spread(K, 'l k plane')
+    V = spread(V, 'l j')
+    lengths = {"m": Q.shape[-5], "k": Q.shape[-4], "plane": Q.shape[-3], "l": K.shape[-2], "j": V.shape[-1]}
+    t1 = positions("plane", lengths["plane"]) == 0
+    d1 = np.sum(np.where(t1, Q, 0), along("plane"), keepdims=True)
+    t2 = 10.0 ** -positions("k", lengths["k"])
+    t3 = positions("m", lengths["m"]) * t2
+    t4 = np.cos(t3)
+    t5 = positions("plane", lengths["plane"]) == 1
+    d2 = np.sum(np.where(t5, Q, 0), along("plane"), keepdims=True)
+    t6 = np.sin(t3)
+    d3 = np.sum(np.where(t1, K, 0), along("plane"), keepdims=True)
+    t7 = positions("l", lengths["l"]) * t2
+    t8 = np.cos(t7)
+    d4 = np.sum(np.where(t5, K, 0), along("plane"), keepdims=True)
+    t9 = np.sin(t7)
+    t10 = np.sum((d1 * t4 - d2 * t6) * (d3 * t8 - d4 * t9) + (d1 * t6 + d2 * t4) * (d3 * t9 + d4 * t8), along("k"), keepdims=True) * scale
+    t11 = np.exp(t10 - np.max(t10, along("l"), keepdims=True))
+    return taken_out(np.sum(t11 * V, along("l"), keepdims=True) / np.sum(t11, along("l"), keepdims=True), 'm j', lengths)
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"Q": rng.standard_normal((3, 4, 5)).astype(DTYPES['vQ']),
+                  "K": rng.standard_normal((3, length, 4, 5)).astype(DTYPES['vK']),
+                  "V": rng.standard_normal((3, length, 7)).astype(DTYPES['vV'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values(), 1.0)
+        errors[length] = distance(launch(*arrays.values(), 1.0), wanted)
+        print(f"rope_attention, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

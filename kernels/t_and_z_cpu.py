@@ -1,0 +1,390 @@
+"""t_and_z: one pass over l, 3 words of state per row, commutative merge.
+
+t = μ/√(s²/N) and z = μ √N against the mean 0.
+
+The operator
+    t_and_z(x[l]):
+        t1 = sum(x, l) / size(l)
+        return t1 / sqrt(sum((x - t1) ** 2, l) / (size(l) - 1) / size(l)), t1 * sqrt(size(l))
+
+One more element (a prime marks the new value)
+    s'  = s + x[l]
+    N'  = N + 1
+    p1' = s'/N'
+    δ   = p1 − p1'
+    s2' = s2 + δ²·N + (x[l] − p1')²
+
+Two states a and b
+    s'   = s_a + s_b
+    N'   = N_a + N_b
+    p1_a = s_a/N_a
+    p1_b = s_b/N_b
+    p1'  = s'/N'
+    δ_a  = p1_a − p1'
+    δ_b  = p1_b − p1'
+    s2'  = s2_a + δ_a²·N_a + s2_b + δ_b²·N_b
+
+Dangers
+    √(s2/(N_l·(N_l − 1))) divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, cancel, recentre_difference
+Certificate: sha256 2963ea085694f889f1a0ddf33b0e25d43074a3ec22655ea48bf9a3910582b3ef
+Schedule: tiles of 2048 along l, rows shared between threads
+Needs NumPy and Numba.  `python t_and_z_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.extending import intrinsic
+
+
+INPUTS = {"x": "l"}
+DTYPES = {"x": "float32"}
+TILE, BLOCK = 2048, 1
+
+
+def t_and_z(x, *, threads=None):
+    """t_and_z in one pass over l.
+
+    Takes float32 x[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
+
+
+@njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return near if np.isfinite(near) else f4(0.0)
+
+
+@njit(**PART)
+def sound(total):
+    """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
+    return 1e-30 < abs(total) < inf
+
+
+@njit(**LOOP)
+def fold_0(x, n, real):
+    wide_vectors()
+    s = real(0.0)
+    c0 = middle(x)
+    for i_l in range(n):
+        s = s + minus(real(x[i_l]), c0)
+    s = f8(s) + f8(n) * f8(c0)
+    return s
+
+
+@njit(**PART)
+def value_1(s, N):
+    t1 = s / f8(N)
+    p1 = t1
+    return p1
+
+
+@njit(**PART)
+def rebase_1(s2, old_p1, p1, old_N):
+    t1 = old_p1 if np.isfinite(old_p1) else 0.0
+    t2 = p1 if np.isfinite(p1) else 0.0
+    t3 = t1 - t2
+    t4 = t3 * t3
+    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t6 = s2 + t5
+    s2 = t6
+    return s2
+
+
+@njit(**LOOP)
+def fold_1(x, p1, n, real):
+    wide_vectors()
+    s2 = real(0.0)
+    t1 = p1 if np.isfinite(p1) else 0.0
+    for i_l in range(n):
+        t2 = apart(real(x[i_l]), t1, real)
+        t3 = t2 * t2
+        s2 = s2 + t3
+    return s2
+
+
+@njit(**PART)
+def finish(s, N, p1, s2, n_l):
+    t1 = s / f8(N)
+    p1 = t1
+    t2 = p1
+    t3 = t2 - t2
+    t4 = t3 * t3
+    t5 = t4 * 1.0
+    t6 = 1.0 + t5
+    t7 = t6 != t6
+    t8 = s2 - s2
+    t9 = t8 == 0.0
+    t10 = p1 - p1
+    t11 = t10 == 0.0
+    t12 = p1 if t11 else f8(0)
+    t13 = t12 - p1
+    t14 = t13 * t13
+    t15 = t14 * f8(N)
+    t16 = s2 + t15
+    t17 = t16 if t9 else nan
+    t18 = t17 if t7 else s2
+    s2 = t18
+    t19 = s / f8(n_l)
+    t20 = n_l - 1
+    t21 = s2 / f8(t20)
+    t22 = t21 / f8(n_l)
+    t23 = np.sqrt(t22)
+    t24 = t19 / t23
+    out0 = f4(t24)
+    t25 = np.sqrt(f8(n_l))
+    t26 = t19 * t25
+    out1 = f4(t26)
+    return p1, s2, out0, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
+    wide_vectors()
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        s = f8(0.0)
+        N = i8(0)
+        s2 = f8(0.0)
+        p1 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = tile if t0 + tile < end else end - t0
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            old_p1 = p1
+            old_N = N
+            N += 1 * n
+            r0 = fold_0(x_tile, n, f4)
+            if not np.isfinite(r0):
+                r0 = fold_0(x_tile, n, f8)
+            s = s + f8(r0)
+            p1 = value_1(s, N)
+            if t0 > begin:
+                s2 = rebase_1(s2, old_p1, p1, old_N)
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(x_tile, (n + at), piece, 16)
+                r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
+                if not sound(r0):
+                    r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
+                s2 = s2 + f8(r0)
+        p1, s2, out0[b], out1[b] = finish(s, N, p1, s2, n_l)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
+    for part in prange(threads):
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.broadcast_to(which, batch).flatten(), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x):
+    """t_and_z as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = np.sum(x, along("l"), keepdims=True) / lengths["l"]
+    return (taken_out(t1 / np.sqrt(np.sum((x - t1) ** 2, along("l"), keepdims=True) / (lengths["l"] - 1) / lengths["l"]), '', lengths), taken_out(t1 * np.sqrt(lengths["l"]), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal'}, {}, []
+    for length in (1025, 4103, 10237):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"t_and_z, l = {length}", arrays, scalars))
+    return 0 if passed_over(t_and_z, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

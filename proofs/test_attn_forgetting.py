@@ -1,0 +1,168 @@
+"""attn_forgetting: one pass is enough.
+
+    attn_forgetting(q[d], K[l, d], V[l, v], f[l]):
+        t1 = exp(sum(q * K, d) / sqrt(size(d)))
+        d1 = scan(lambda Z: f * Z + t1, l, 0.0)
+        return scan(lambda O: f * O + t1 * V, l, 0.0) / d1, log(d1)
+
+Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
+what the definition gives (one pass over l, 3 words of state per row, ordered merge). merge is associative, and keeps
+the order of its parts.
+
+Update by one element:
+
+    q_f'   = q_f·f[l]
+    h_VqK' = h_VqK·f[l] + V[l,v]·exp((Σ_d q[d]·K[l,d])/√(N_d))
+    h_qK'  = h_qK·f[l] + exp((Σ_d q[d]·K[l,d])/√(N_d))
+
+Dangers:
+
+    exp((Σ_d q[d]·K[l,d])/√(N_d)) may overflow: nothing bounds its exponent
+    h_qK divides and may be 0: the result is then what IEEE division gives
+
+Laws: none beyond those of the monoids.
+
+Proved below, by SymPy over the reals: merge is associative (it does not commute). Tested below, by Hypothesis on
+small examples in float64: everything else the theorem says.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import sympy
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+class State(NamedTuple):
+    """What is kept of a part of the elements."""
+
+    q_f: np.ndarray  # Π_l f[l]
+    h_VqK: np.ndarray  # ∘_l V[l,v]·exp((Σ_d q[d]·K[l,d])/√(N_d))
+    h_qK: np.ndarray  # ∘_l exp((Σ_d q[d]·K[l,d])/√(N_d))
+
+
+def lift(q, K, V, f):
+    """The state of one element, whose arrays have no axis l any more."""
+    q_f = f
+    h_VqK = V * np.exp(np.sum(K * q) / np.sqrt(len(q)))
+    h_qK = np.exp(np.sum(K * q) / np.sqrt(len(q)))
+    return State(q_f, h_VqK, h_qK)
+
+
+def merge(one, two):
+    """The state of two parts together."""
+    q_f = one.q_f * two.q_f
+    h_VqK = two.q_f * one.h_VqK + two.h_VqK
+    h_qK = two.q_f * one.h_qK + two.h_qK
+    return State(q_f, h_VqK, h_qK)
+
+
+def finalize(state):
+    """The results of a state."""
+    q_f, h_VqK, h_qK = state
+    return h_VqK / h_qK, np.log(h_qK)
+
+
+def definition(q, K, V, f):
+    """The operator as written."""
+    O = np.float64(0)
+    for at in range(len(K)):
+        O = f[at] * O + np.exp(np.sum(q * K[at]) / np.sqrt(len(q))) * V[at]
+    Z = np.float64(0)
+    for t in range(len(K)):
+        Z = f[t] * Z + np.exp(np.sum(q * K[t]) / np.sqrt(len(q)))
+    return O / Z, np.log(Z)
+
+
+def between(first, last, q, K, V, f):
+    """The state of the elements from one place to before another, one after the other."""
+    at = first
+    state = lift(q, K[at], V[at], f[at])
+    for at in range(first + 1, last):
+        state = merge(state, lift(q, K[at], V[at], f[at]))
+    return state
+
+
+ANY = (0, 1, -1, 2, 0.5, -2, -0.5, 3)
+POSITIVE = (1, 2, 0.5, 3, 0.25, 1.5)
+UNIT = (0.5, 0.25, 0.75, 0.125)
+FEW = (0, 1)
+
+
+def array(draw, shape, *palettes):
+    """An array of simple numbers, so that equal ones are drawn."""
+    numbers = draw(st.sampled_from(palettes))
+    return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
+
+
+@st.composite
+def examples(draw):
+    """A few elements, the parameters, and where they are cut into three neighbours."""
+    n = draw(st.integers(3, 6))
+    q = array(draw, (2,), ANY, POSITIVE, UNIT, FEW)
+    K = array(draw, (n, 2), ANY, POSITIVE, UNIT, FEW)
+    V = array(draw, (n, 2), ANY, POSITIVE, UNIT, FEW)
+    f = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
+    cuts = sorted(draw(st.sets(st.integers(1, n - 1), min_size=2, max_size=2)))
+    return q, K, V, f, cuts
+
+
+def agree(got, want, at_once):
+    """Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."""
+    for outputs in zip(got, want, at_once, strict=True):
+        one, other, known = np.broadcast_arrays(*outputs)
+        known = np.isfinite(other) & np.isfinite(known)
+        assume(known.any())
+        np.testing.assert_allclose(one[known], other[known], rtol=1e-9, atol=1e-7)
+
+
+def same(one, two):
+    """Two states are equal up to rounding."""
+    for name in State._fields:
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(examples())
+@np.errstate(all="ignore")
+def test_the_theorem(example):
+    """On fifty small examples, the same ones every time."""
+    q, K, V, f, cuts = example
+    one = between(0, cuts[0], q, K, V, f)
+    two = between(cuts[0], cuts[1], q, K, V, f)
+    three = between(cuts[1], len(K), q, K, V, f)
+    whole = between(0, len(K), q, K, V, f)
+    left, right = merge(merge(one, two), three), merge(one, merge(two, three))
+
+    # merge is associative
+    same(left, right)
+
+    # neighbours in any bracketing give the definition
+    want, at_once = definition(q, K, V, f), finalize(whole)
+    for state in (left, right):
+        agree(finalize(state), want, at_once)
+
+
+def sums(value):
+    """A largest (or smallest) of sums as the set of its sums, and a sum of products multiplied out."""
+    value = sympy.expand(value)
+    if isinstance(value, (sympy.Max, sympy.Min)):
+        return set().union(*map(sums, value.args))
+    if value.has(sympy.Max, sympy.Min) and isinstance(value, sympy.Add):
+        return {sympy.expand(one + other) for one in sums(value.args[0]) for other in sums(value.func(*value.args[1:]))}
+    return {value}
+
+
+def test_merge_is_associative_for_all_numbers():
+    """SymPy, over the reals, for any three states: both bracketings are the same sums."""
+    dims = {"q_f": 0, "h_VqK": 1, "h_qK": 0}
+
+    def state(part):
+        return State(*(np.full((1,) * d, sympy.Symbol(f"{name}_{part}", real=True)) for name, d in dims.items()))
+
+    a, b, c = map(state, "abc")
+    left, right = merge(merge(a, b), c), merge(a, merge(b, c))
+    for name, one, other in zip(State._fields, left, right, strict=True):
+        assert sums(np.asarray(one).item()) == sums(np.asarray(other).item()), name
