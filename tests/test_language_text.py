@@ -143,6 +143,8 @@ READINGS = {
     "clip(a, 0, 1)": "minimum(maximum(a, 0), 1)",
     "take(x[l], 2, l)": "sum(where(index(l) == 2, x[l], 0), l)",
     "add(a, logical_not(b))": "a + ~b",
+    "np.exp(x[l] - numpy.max(x[l], axis='l'))": "exp(x[l] - max(x[l], l))",
+    "np.where(np.isnan(a), -np.inf, np.maximum(a, b))": "where(isnan(a), -inf, maximum(a, b))",
 }
 
 
@@ -191,7 +193,10 @@ REFUSED = {
     "(1": (1, "never closed", "check brackets"),
     "sum(exq(x[l]), l)": (5, "no function exq", "did you mean exp?"),
     "1 + zzz(x[l])": (5, "no function zzz", "functions such as sum"),
-    "np.exp(x[l])": (1, "np.exp is not a function", "write exp(…)"),
+    "1 + np.exq(x[l])": (5, "no function exq", "did you mean exp?"),
+    "np.sum(x[l], axis=-1)": (19, "a name is needed", "name of an axis"),
+    "1 + np.pi": (5, "np.pi has no meaning", "use numbers, names"),
+    "sp.exp(x[l])": (1, "sp.exp is not a function", "write exp(…)"),
     "a.foo(1)": (1, "a.foo is not a function", "its name alone"),
     "1 + a.real": (5, "a.real has no meaning", "use numbers, names"),
     "2 * [1, 2]": (5, "[1, 2] has no meaning", "use numbers, names"),
@@ -290,6 +295,7 @@ SPELLINGS = {
     "u = x * c; e = exp(u); sum(e, l)": "formula(x[l], c[l])",
     "sum(sum(Q * K, k) * V, l) + eps": "formula(Q[l, k], K[l, k], V[l]; eps)",
     "sum(x[l] * scale, l)": "formula(x[l]; scale)",
+    'm = np.max(x, "l"); np.sum(np.where(x > -np.inf, np.exp(x - m), 0), axis="l")': "formula(x[l])",
     "mean(x, l, where=keep) / sqrt(c)": "formula(x[l], keep[l]; c)",
     "sum(topk(x, l, n), top)": "formula(x[l]; n)",
     "sum(argtopk(x, l, 2, name=best) * inf, best)": "formula(x[l])",

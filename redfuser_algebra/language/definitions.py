@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.language.formula import NUMBERS, Reader, SCANS, is_reduction, parse, word
+from redfuser_algebra.language.formula import Reader, SCANS, is_reduction, parse, word
 from redfuser_algebra.language.operator import Operator, Scalar, define
-from redfuser_algebra.language.program import Program, names_in, read_program
+from redfuser_algebra.language.program import NUMBERS, Program, names_in, read_program
 
 HEADER = re.compile(r"\s*([^\W\d]\w*)\s*\(([^()]*)\)\s*(?:->\s*([^:\n]*?)\s*)?:(.*)", re.DOTALL)
 ITEM = re.compile(r"\s*([^\W\d]\w*)\s*(?:\[([^\]]*)\]|=\s*([^,;\s]+))?\s*(?:[,;]|$)")

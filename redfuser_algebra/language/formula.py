@@ -1,6 +1,7 @@
 """Formulas read from text, by a whitelist over Python's own syntax tree: nothing is ever executed.
 
-In: text such as `sum(exp(x[l] - max(x[l], l)), l)`, or definitions `name = formula` before a result.  Out: expressions.
+In: text such as `sum(exp(x[l] - max(x[l], l)), l)`, or definitions `name = formula` before a result; `np.exp` is `exp`.
+Out: expressions.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from redfuser_algebra.language import functions, recurrence
 from redfuser_algebra.language.binding import suggestion
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, call, const
-from redfuser_algebra.language.program import PRIME, Program, cycle, read_program
+from redfuser_algebra.language.program import NUMBERS, PRIME, Program, cycle, read_program
 
 OPERATORS = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power", ast.Mod: "mod",
@@ -31,7 +32,6 @@ WORDS = {name: getattr(functions, name) for name in (
     *REDUCTIONS, "index", "size", "square", "sigmoid", "relu", "clip", "divide", "round", "cast")} | {
     name: getattr(recurrence, name) for name in SCANS}
 """Functions of the front door that are more than a row of FUNCTIONS."""
-NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 
 
 def parse(text: str, inputs: Mapping[str, tuple[str, ...]] | None = None, params: Collection[str] | None = None,

@@ -16,6 +16,9 @@ from redfuser_algebra.language.errors import OperatorError
 
 PRIME = "ʹ"
 """A letter as wide as an apostrophe: it stands for the prime of a symbol such as m' while Python reads the text."""
+NUMBERS = {"inf": float("inf"), "nan": float("nan")}
+NUMPY = ("np", "numpy")
+"""What may stand before the name of a function or a number, and a dot: the name means what it means alone."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,29 @@ def _statements(lines: list[str]) -> list[ast.stmt]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse("\n".join(lines)).body
+            return _unprefixed(ast.parse("\n".join(lines))).body
     except SyntaxError as error:
         line = min(max(error.lineno or 1, 1), len(lines))
         raise _error(lines, line, max((error.offset or 1) - 1, 0), error.msg, "check brackets and operators") from None
     except (RecursionError, MemoryError, ValueError) as error:
         raise OperatorError("a formula", f"it cannot be read: {error or type(error).__name__}",
                             "split it into definitions `name = formula`") from None
+
+
+def _unprefixed(tree: ast.Module) -> ast.Module:
+    """`np.exp(x)` as `exp(x)` and `np.inf` as `inf`, at the same places."""
+    for node in ast.walk(tree):
+        for field, child in ast.iter_fields(node):
+            found = [_alone(each, field) for each in child] if isinstance(child, list) else _alone(child, field)
+            setattr(node, field, found)
+    return tree
+
+
+def _alone(node: object, field: str) -> object:
+    prefixed = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in NUMPY
+    if not prefixed or field != "func" and node.attr not in NUMBERS:
+        return node
+    return ast.copy_location(ast.Name(node.attr, ast.Load()), node)
 
 
 def _is_assume(statement: ast.stmt) -> bool:

@@ -19,10 +19,11 @@ from redfuser_algebra.algebra.laws import Law
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, call
-from redfuser_algebra.language.formula import NUMBERS, WORDS, parse
+from redfuser_algebra.language.formula import WORDS, parse
 from redfuser_algebra.language.functions import Axes, Operand, reduce
 from redfuser_algebra.language.law_text import read_law
 from redfuser_algebra.language.operator import is_name
+from redfuser_algebra.language.program import NUMBERS
 from redfuser_algebra.prove.declaring.properties import DOMAINS, check_derivative, check_function, check_law, check_monoid, nan_behaviour
 from redfuser_algebra.prove.declaring.testing import Examiner, Record
 
