@@ -176,6 +176,38 @@ def test_a_kernel_for_gpus_is_shown_audited_and_written(explorer, tmp_path, monk
     assert tab.dtype.value == "float32" and tab.run.layout.display == "" and tab.kernel.source.startswith("import math")
 
 
+def test_products_by_wgmma_are_offered_where_there_are_any_and_followed(explorer, tmp_path, monkeypatch):
+    explorer.operator_tab.names.value = "attention"
+    explorer.front.selected_index = 5
+    explorer.work.wait()
+    tab = explorer.tabs[5]
+
+    def asked(**controls):
+        for name, value in controls.items():
+            getattr(tab, name).value = value
+        explorer.work.wait()
+        return [label for label, _ in tab.schedule.options][1:], Page(tab.note.value).text
+
+    assert "16 bits" in asked(target="cuda")[1] and tab.schedule.disabled
+    assert asked(dtype="float16") == (["products by wgmma"], "Products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet.")
+    assert not tab.schedule.disabled and "wgmma" not in Page(tab.source.value).text
+    tab.figures.value = "the audit of the kernel before"
+    asked(schedule=kernel_tab.WARPGROUPS)
+    assert "wgmma" in Page(tab.source.value).text and tab.kernel.printed.wgmma and not tab.figures.value
+    monkeypatch.setattr(ra.Fused, "certify", lambda fused, progress: "of-no-account")
+    tab.path.value = str(tmp_path / "wgmma.py")
+    tab.export()
+    explorer.work.wait()
+    assert "Products by wgmma" in (tmp_path / "wgmma.py").read_text(encoding="utf-8") and "Download" in tab.link.value
+    assert asked(architecture="sm_80") == ([], "Not offered is a CUDA kernel of attention by wgmma for sm_80: only sm_90a has that instruction; choose sm_90a, or leave wgmma out.")
+    assert tab.schedule.index == 0 and tab.schedule.disabled and not tab.kernel.printed.wgmma and tab.kernel.architecture == "sm_80"
+    asked(target="cpu", architecture="sm_90a")
+    assert len(tab.schedule.options) > 2 and not tab.schedule.disabled and not tab.note.value
+    explorer.operator_tab.names.value = "softmax"
+    explorer.work.wait()
+    assert "it multiplies no matrices" in asked(target="cuda", dtype="float16")[1] and tab.schedule.disabled and "<pre" in tab.source.value
+
+
 def test_a_file_that_cannot_be_written_is_a_sentence(explorer, tmp_path):
     explorer.front.selected_index = 5
     tab = explorer.tabs[5]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
@@ -24,9 +24,11 @@ from redfuser_algebra.explorer.pictures import KEPT, MOVED, picture, short
 from redfuser_algebra.explorer.session import Session
 from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, Picture, element, highlighted, preformatted, table, titled
+from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.lower.cost import estimate, work_of
 from redfuser_algebra.lower.schedule import Schedule, candidates
 from redfuser_algebra.ptx.compile import ARCHITECTURES
+from redfuser_algebra.run.audit import WGMMA
 from redfuser_algebra.run.cpu import machine
 from redfuser_algebra.run.cuda import CudaKernel
 from redfuser_algebra.run.kernel import Kernel
@@ -43,6 +45,7 @@ ARITHMETIC = ("def apart(", "def middle(")
 MOST_SCHEDULES, RUNS = 8, 3
 CHOSEN = ("chosen by the sizes of each call", "")
 """No schedule of one's own; its value is not None, which a list of choices shows as nothing at all."""
+WARPGROUPS = Schedule(1, wgmma=True)
 
 
 def marked_lines(source: str) -> set[int]:
@@ -89,6 +92,15 @@ def schedules(kernel: Kernel, lengths: Mapping[str, int]) -> list[tuple[Schedule
     work = work_of(kernel.program, lengths, 1, width)
     found = [(each, estimate(work, each, lengths.get(kernel.program.block, 1), width, here)) for each in candidates(kernel.program, lengths, 1, here)]
     return sorted(found, key=lambda row: row[1])[:MOST_SCHEDULES]
+
+
+def offered_on_gpu(fused: ra.Fused, how: Mapping[str, object]) -> tuple[dict[str, Schedule], str]:
+    """The schedules that a kernel for GPUs can be given, by their labels, and what to know of them."""
+    try:
+        fused.kernel(**how | {"schedule": WARPGROUPS})
+    except RedfuserError as error:
+        return {}, f"Not offered is {error}."
+    return {"products by wgmma": WARPGROUPS}, f"{WGMMA[0].upper()}{WGMMA[1:]}."
 
 
 def launches_html(kernel: CudaKernel, lengths: Mapping[str, int], params: Mapping[str, float]) -> Fragment:
@@ -175,23 +187,31 @@ def _at(lengths: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A kernel, and what is shown of it: its schedules with seconds, what it launches, its source and a picture of traffic."""
+    """A kernel, and what is shown of it: schedules to choose from and a note on them, launches, source, a picture of traffic."""
 
     kernel: Kernel | CudaKernel
-    schedules: tuple[tuple[Schedule, float], ...]
+    schedules: Mapping[str, Schedule]
+    note: str
     launches: Fragment
     source: Fragment
     traffic: Fragment
 
 
 def prepared(verdict: ra.Verdict, lengths: Mapping[str, int], params: Mapping[str, float], how: Mapping[str, object]) -> Prepared:
-    """The kernel of a form for a target, dtype, and schedule or architecture.  Raises OperatorError or LoweringError where there is none."""
-    kernel = verdict.fused.kernel(**how)
+    """The kernel of a form for a target, dtype, schedule and architecture; of a schedule that GPUs are not offered, none.
+
+    Raises OperatorError or LoweringError where there is no kernel.
+    """
+    on_gpu = how["target"] == "cuda"
+    offered, note = offered_on_gpu(verdict.fused, how) if on_gpu else ({}, "")
+    kernel = verdict.fused.kernel(**how | {"schedule": None} if on_gpu and not offered else how)
     lines = marked_lines(kernel.source)
     source = titled(f"Source: {kernel.source.count(chr(10))} lines; those that rebase or guard have a bar", highlighted(kernel.source, lines))
     moved = traffic_picture(traffic(verdict, lengths, WIDTHS[how["dtype"]]))
-    on_gpu = isinstance(kernel, CudaKernel)
-    return Prepared(kernel, () if on_gpu else tuple(schedules(kernel, lengths)), launches_html(kernel, lengths, params) if on_gpu else Fragment(), source, moved)
+    if on_gpu:
+        return Prepared(kernel, offered, note, launches_html(kernel, lengths, params), source, moved)
+    offered = {f"{schedule}: {1e3 * seconds:.3g} ms expected": schedule for schedule, seconds in schedules(kernel, lengths)}
+    return Prepared(kernel, offered, note, Fragment(), source, moved)
 
 
 class KernelTab:
@@ -205,7 +225,7 @@ class KernelTab:
         self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
         self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
         self.length = fields.labelled(widgets.BoundedIntText, "Axis length", min=1, max=10_000_000, value=LENGTH)
-        self.schedule = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[CHOSEN])
+        self.schedule, self.note = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[CHOSEN]), fields.drawn()
         self.run = fields.button("Run and compare", self.compare, "Compile, run on random data, compare with NumPy")
         self.audit = fields.button("Audit without a GPU", self.look, "Compile, execute on the CPU, count bytes and conflicts")
         self.path = fields.labelled(widgets.Text, "File", fields.WIDE)
@@ -218,7 +238,7 @@ class KernelTab:
         self.target.observe(lambda change: self._aimed(change.new), "value")
         for control in (self.dtype, self.architecture, self.length, self.schedule):
             control.observe(lambda _: self._anew(), "value")
-        self.live = fields.column(fields.row(self.target, self.dtype), fields.row(self.length, self.architecture), self.schedule,
+        self.live = fields.column(fields.row(self.target, self.dtype), fields.row(self.length, self.architecture), self.schedule, self.note,
                                   fields.row(self.path, self.write), fields.row(self.run, self.audit), self.progress.box, self.link, self.figures,
                                   self.printing.box, self.launches, self.drawing, self.source)
         self.root = fields.column(self.said, self.live)
@@ -241,20 +261,23 @@ class KernelTab:
         self._quiet, on_gpu, dtype = True, target == "cuda", self.dtype.value
         self.dtype.options = DTYPES[target]
         self.dtype.value = dtype if dtype in DTYPES[target] else "float32"
-        self.schedule.value = CHOSEN[1]
-        for control, seen in ((self.schedule, not on_gpu), (self.run, not on_gpu), (self.architecture, on_gpu), (self.audit, on_gpu)):
+        self.schedule.options, self.note.value = [CHOSEN], ""
+        for control, seen in ((self.run, not on_gpu), (self.architecture, on_gpu), (self.audit, on_gpu)):
             control.layout.display = "" if seen else "none"
-        self.path.value, self.figures.value, self.link.value = f"{self.session.operator.name}_{target}.py", "", ""
+        self.path.value = f"{self.session.operator.name}_{target}.py"
         self._quiet = False
         self._anew()
 
     def how(self) -> dict[str, object]:
         """What the controls ask a kernel to be."""
-        chosen = {"target": self.target.value, "dtype": self.dtype.value}
-        return chosen | ({"arch": self.architecture.value} if self.target.value == "cuda" else {"schedule": self.schedule.value or None})
+        chosen = {"target": self.target.value, "dtype": self.dtype.value, "schedule": self.schedule.value or None}
+        return chosen | ({"arch": self.architecture.value} if self.target.value == "cuda" else {})
 
     def _anew(self) -> None:
+        """Print the kernel that is asked for now, and show nothing more of the one before."""
         if not self._quiet and self.session.axis:
+            self.progress.forget()
+            self.figures.value = self.link.value = ""
             verdict, lengths, params, how = self.session.verdict, self.lengths(), dict(self.session.params), self.how()
             self.printing.start(lambda told: prepared(verdict, lengths, params, how), self._printed, self._missing)
 
@@ -262,8 +285,7 @@ class KernelTab:
         self.kernel, self.said.value, self.launches.value = found.kernel, "", found.launches
         self._allow(True)
         self.drawing.value, self.source.value = found.traffic, found.source
-        if self.target.value == "cpu":
-            self._offer(found.schedules)
+        self._offer(found)
 
     def _allow(self, there_is_one: bool) -> None:
         for button in (self.run, self.audit, self.write):
@@ -272,14 +294,14 @@ class KernelTab:
     def _missing(self, sentence: str) -> None:
         self.kernel, self.said.value = None, fields.complaint(sentence)
         self._allow(False)
-        self.launches.value = self.drawing.value = self.source.value = ""
+        self.note.value = self.launches.value = self.drawing.value = self.source.value = ""
 
-    def _offer(self, found: Sequence[tuple[Schedule, float]]) -> None:
-        """The schedules there are at these lengths, with what the cost model expects."""
-        offered = [(f"{schedule}: {1e3 * seconds:.3g} ms expected", schedule) for schedule, seconds in found]
+    def _offer(self, found: Prepared) -> None:
+        """The schedules there are for what is asked, and why there is none."""
         value, self._quiet = self.schedule.value, True
-        self.schedule.options = [CHOSEN, *offered]
-        self.schedule.value = value if value in [each for _, each in offered] else CHOSEN[1]
+        self.schedule.options = [CHOSEN, *found.schedules.items()]
+        self.schedule.value = value if value in found.schedules.values() else CHOSEN[1]
+        self.schedule.disabled, self.note.value = not found.schedules, fields.note(found.note) if found.note else ""
         self._quiet = False
         if self.schedule.value != value:
             self._anew()
