@@ -274,6 +274,14 @@ def test_a_choice_is_decided_once(explorer, monkeypatch):
     assert decided == ["variance"]
 
 
+def test_the_operator_is_marked_anew_when_its_tab_is_opened(explorer):
+    names, number, marked = explorer.operator_tab.names, explorer.session.number, []
+    explorer.front.selected_index = 1
+    names.observe(lambda change: marked.append(change.new), "value")
+    explorer.front.selected_index = 0
+    assert marked == [None, "softmax"] and explorer.session.number == number
+
+
 def test_what_can_be_explored(work):
     def scaled(x: "l", w: "l"):
         return ra.sum(w * x, "l") / ra.sum(w, "l")

@@ -39,7 +39,7 @@ class Explorer:
         self.root = fields.column(self.said, self.deciding.box, self.front)
         self._stale = set(self.tabs)
         self.session.listeners.append(self._changed)
-        self.front.observe(lambda _: self._refresh(), "selected_index")
+        self.front.observe(lambda _: self._turned(), "selected_index")
         if operator:
             self.decide(operator)
 
@@ -64,6 +64,11 @@ class Explorer:
 
     def _changed(self) -> None:
         self._stale = set(self.tabs)
+        self._refresh()
+
+    def _turned(self) -> None:
+        if self.front.selected_index == self.tabs.index(self.operator_tab):
+            self.operator_tab.mark()
         self._refresh()
 
     def _refresh(self) -> None:

@@ -100,6 +100,12 @@ class OperatorTab:
         self.names.value = operator.name if operator and operator.name in self.names.options and _is_known(operator) else None
         self._quiet = False
 
+    def mark(self) -> None:
+        """Mark the operator anew: a page that was loaded with another tab in front shows the list from its top."""
+        self._quiet = True
+        self.names.value = None
+        self._select()
+
     def _chosen(self, name: str | None) -> None:
         if name and not self._quiet:
             self.mistake.value = ""
