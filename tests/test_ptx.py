@@ -173,8 +173,8 @@ def test_half_and_bfloat16_conversions(rng):
 
 
 def test_an_unknown_instruction_is_named():
-    with pytest.raises(PtxError, match="wgmma"):
-        run("wgmma.fence.sync.aligned;")
+    with pytest.raises(PtxError, match="tcgen05"):
+        run("tcgen05.fence::before_thread_sync;")
 
 
 def test_every_opcode_is_entered_once_and_numbers_are_read():

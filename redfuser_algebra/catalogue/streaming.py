@@ -117,8 +117,8 @@ def abs_change_trapz(x: "l", t: "l"):
             ra.sum(ra.maximum(d, 0), "l", where=inside))
 
 
-def _runs(x):
-    above = x > 0.3
+def _runs(x, level=0.3):
+    above = x > level
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], ~above, [True]]))) - 1
     return lengths.max(), 1 + np.count_nonzero(above[1:] != above[:-1])
 

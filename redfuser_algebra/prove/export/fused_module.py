@@ -4,6 +4,7 @@ In: an operator, its cascade and its form.  Out: the text of a module that needs
 """
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -116,7 +117,7 @@ def _evidence(operator: Operator, form: FusedForm, proved: str) -> str:
 def imports(symbolic: bool) -> list[str]:
     """The lines that import what the file needs."""
     return ["from typing import NamedTuple", "", "import numpy as np", *(["import sympy"] if symbolic else []),
-            "from hypothesis import assume, given, settings", "from hypothesis import strategies as st",
+            "from hypothesis import HealthCheck, assume, given, settings", "from hypothesis import strategies as st",
             "from hypothesis.extra.numpy import arrays"]
 
 
@@ -127,12 +128,14 @@ def _tests(f: Functions, trials: Space) -> Iterator[list[str]]:
     yield palettes(trials, f.operator)
     yield array()
     yield examples(f, trials)
+    yield nudged()
     yield agree(f)
     yield same()
     yield _theorem_test(f)
 
 
-TEST = ["@settings(max_examples=50, deadline=None, derandomize=True, database=None)", "@given(examples())", '@np.errstate(all="ignore")',
+TEST = ["@settings(max_examples=50, deadline=None, derandomize=True, database=None,",
+        "          suppress_health_check=[HealthCheck.filter_too_much])", "@given(examples())", '@np.errstate(all="ignore")',
         "def test_the_theorem(example):", f'{INDENT}"""On fifty small examples, the same ones every time."""']
 """How the test of what the theorem says begins."""
 
@@ -148,8 +151,12 @@ def _theorem_test(f: Functions) -> list[str]:
         f"{INDENT}same(states[1], states[2])", *(same_states(*orders) if orders else []),
         *same_states(f.merge.called("states[0]", "nothing"), "states[0]"), *same_states(f.merge.called("nothing", "states[0]"), "states[0]"), "",
         f"{INDENT}# any split in any bracketing gives the definition", f"{INDENT}want = {f.definition.called()}",
-        f"{INDENT}at_once = {f.finalize.called('states[0]')}",
-        f"{INDENT}for state in states:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"]
+        *around(f, "states[0]"), f"{INDENT}for state in states:", f"{INDENT * 2}agree({f.finalize.called('state')}, want, *around)"]
+
+
+def around(f: Functions, state: str) -> list[str]:
+    """The results of the form in one part, and of states that are some roundings beside it."""
+    return [f"{INDENT}around = [{f.finalize.called('each')} for each in ({state}, *nudged({state}))]"]
 
 
 def same_states(one: str, two: str) -> list[str]:
@@ -192,9 +199,17 @@ def palettes(trials: Space, operator: Operator) -> list[str]:
     """The numbers that inputs are drawn from."""
     rounds = [term for term in subterms(*operator.outputs) if term.op in ("round", "cast")]
     between = BETWEEN_STEPS if rounds else {}
-    used = {name for names in trials.palettes.values() for name in names if set(names) != set(PALETTES)}
-    used |= {"any", "positive", "unit", "few"} if any(set(names) == set(PALETTES) for names in trials.palettes.values()) else set()
+    used = {name for each in operator.inputs for name in _palettes(trials, operator, each)}
     return [f"{word} = {between.get(name, values)}" for name, (word, values) in PALETTES.items() if name in used]
+
+
+def _palettes(trials: Space, operator: Operator, name: str) -> tuple[str, ...]:
+    """The palettes that an input is drawn from: labels, which are compared with numbers, are such numbers."""
+    compared = {side for term in subterms(*operator.outputs) if term.op == "equal" for side in term.args
+                if any(other.op == "const" for other in term.args)}
+    if any(side.op == "input" and side.name == name for side in compared):
+        return ("few",)
+    return ("any", "positive", "unit", "few") if set(trials.palettes[name]) == set(PALETTES) else trials.palettes[name]
 
 
 def array() -> list[str]:
@@ -215,8 +230,7 @@ def examples(f: Functions, trials: Space, dealt: tuple[str, str, str] = OWNERS) 
              f"{INDENT}n = draw(st.integers({max(1 if dealt is OWNERS else PARTS, trials.shortest)}, {max(LONGEST, trials.shortest + 2)}))"]
     made = []
     for name, own in f.operator.inputs.items():
-        drawn_from = trials.palettes[name]
-        words = ("ANY", "POSITIVE", "UNIT", "FEW") if set(drawn_from) == set(PALETTES) else [PALETTES[palette][0] for palette in drawn_from]
+        words = [PALETTES[palette][0] for palette in _palettes(trials, f.operator, name)]
         shape = ["n" if axis == f.axis else str(trials.sizes[axis]) for axis in own]
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
         lines += wrapped(f"{INDENT}{spelt(name)} = ", f"array(draw, {text}, {', '.join(words)})")
@@ -230,16 +244,25 @@ def examples(f: Functions, trials: Space, dealt: tuple[str, str, str] = OWNERS) 
 
 def agree(f: Functions) -> list[str]:
     """What compares results."""
-    duty = "Equal up to rounding (and roots of it), where the definition, and the form in one part, give numbers."
-    check = ["known = np.isfinite(want) & np.isfinite(at_once)", "assume(known.any())",
+    duty = "Equal up to rounding (and roots of it), where definition and form give numbers that roundings leave alone."
+    head = ["def agree(got, want, *around):", f'{INDENT}"""{duty}"""']
+    lines = ["at_once, *beside = around",
+             "known = np.isfinite(want) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)", "assume(known.any())",
              "np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)"]
-    head = ["def agree(got, want, at_once):", f'{INDENT}"""{duty}"""']
     if len(f.operator.outputs) == 1:
-        return [*head, f"{INDENT}got, want, at_once = np.broadcast_arrays(got, want, at_once)", *(INDENT + line for line in check)]
-    return [*head, f"{INDENT}for outputs in zip(got, want, at_once, strict=True):",
-            f"{INDENT * 2}one, other, known = np.broadcast_arrays(*outputs)", *(INDENT * 2 + line for line in (
-                "known = np.isfinite(other) & np.isfinite(known)", "assume(known.any())",
-                "np.testing.assert_allclose(one[known], other[known], rtol=1e-9, atol=1e-7)"))]
+        return [*head, f"{INDENT}got, want, *around = np.broadcast_arrays(got, want, *around)", *(INDENT + line for line in lines)]
+    renamed = (re.sub(r"\bgot\b", "one", re.sub(r"\bwant\b", "other", line)) for line in lines[1:])
+    return [*head, f"{INDENT}for outputs in zip(got, want, *around, strict=True):", f"{INDENT * 2}one, other, at_once, *beside = np.broadcast_arrays(*outputs)",
+            *(INDENT * 2 + line for line in renamed)]
+
+
+def nudged() -> list[str]:
+    """What moves a state by some roundings."""
+    return ["def nudged(state):", f'{INDENT}"""The state with its numbers moved by some roundings: up and down, the first or the last of them most."""',
+            f"{INDENT}for by, turn in ((1e-13, 1), (-1e-13, 1), (1e-13, -1), (-1e-13, -1)):",
+            f"{INDENT * 2}moved = (", f"{INDENT * 3}word * (1 + by * at**turn) if np.asarray(word).dtype.kind == \"f\" else word",
+            f"{INDENT * 3}for at, word in enumerate(state, 1)", f"{INDENT * 2})",
+            f"{INDENT * 2}yield State(*moved)"]
 
 
 def same() -> list[str]:

@@ -25,7 +25,7 @@ TOTAL = "total"
 
 RESERVED = frozenset("""np st sympy given settings arrays NamedTuple State minus finite ratio over times first_largest first_smallest
     best largest places total lift moved merge finalize definition part one two left right state array examples example agree same
-    whole want element elements owner of""".split())
+    whole want element elements owner of nudged each around beside at_once""".split())
 """Names that the exported files use for something else."""
 
 

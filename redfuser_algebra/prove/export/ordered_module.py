@@ -57,6 +57,7 @@ def _tests(f: OrderedFunctions, trials: Space) -> Iterator[list[str]]:
     yield common.palettes(trials, f.operator)
     yield common.array()
     yield common.examples(f, trials, CUTS)
+    yield common.nudged()
     yield common.agree(f)
     yield common.same()
     names = [*map(spelt, (*f.operator.inputs, *f.operator.params)), "cuts"]
@@ -66,8 +67,8 @@ def _tests(f: OrderedFunctions, trials: Space) -> Iterator[list[str]]:
     right = f.merge.called("one", f.merge.called("two", "three"))
     yield [*common.TEST, *wrapped(f"{INDENT}{', '.join(names)} = ", "example"), *parts, *wrapped(f"{INDENT}left, right = ", f"{left}, {right}"), "",
            f"{INDENT}# merge is associative", f"{INDENT}same(left, right)", "", f"{INDENT}# neighbours in any bracketing give the definition",
-           f"{INDENT}want, at_once = {f.definition.called()}, {f.finalize.called('whole')}",
-           f"{INDENT}for state in (left, right):", f"{INDENT * 2}agree({f.finalize.called('state')}, want, at_once)"]
+           f"{INDENT}want = {f.definition.called()}", *common.around(f, "whole"),
+           f"{INDENT}for state in (left, right):", f"{INDENT * 2}agree({f.finalize.called('state')}, want, *around)"]
 
 
 def _length(f: OrderedFunctions) -> str:
