@@ -13,7 +13,6 @@ from redfuser_algebra.lower.interpret import interpret
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.run.rounding import rounded
 
-# On CPUs alone there are kernels of ordered states.
 ORDERED = [name for name in operators if operators.entry(name).reason == "scan"]
 FUSABLE = [name for name in operators if operators.entry(name).verdict != "not fusable" and operators.entry(name).reason != "scan"]
 EXACT = [name for name in (*FUSABLE, *ORDERED) if operators.entry(name).reason != "rounding"]

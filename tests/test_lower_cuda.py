@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from cuda_kernels import drawn_case, kernel, limit, needs_toolchain, run
-from lowered import FUSABLE, program, verdict
+from lowered import FUSABLE, ORDERED, program, verdict
 
 import redfuser_algebra as ra
 from redfuser_algebra.language.errors import OperatorError
@@ -76,7 +76,7 @@ def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_pa
 
 
 @needs_toolchain
-@pytest.mark.parametrize("name", [*SOME[:4], *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])])
+@pytest.mark.parametrize("name", [*SOME[:4], "max_subarray", "bracket_balance", *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])])
 def test_ragged_lengths(name):
     made = kernel(name)
     for length in (1, 3, 31, 255):
@@ -105,7 +105,7 @@ def test_long_rows_are_right_in_any_order_of_warps_and_move_no_byte_twice(name, 
 
 
 @needs_toolchain
-@pytest.mark.parametrize("name", ["kurtosis", *(pytest.param(name, marks=pytest.mark.slow) for name in ("logsumexp", "argmax_argmin", "cross_entropy"))])
+@pytest.mark.parametrize("name", ["kurtosis", *(pytest.param(name, marks=pytest.mark.slow) for name in ("logsumexp", "argmax_argmin", "cross_entropy", "max_subarray"))])
 def test_few_long_rows_are_shared_by_blocks(name):
     """8 parts of 65,550 elements; 9 parts of 73,800, of which the last is short."""
     made = kernel(name)
@@ -173,7 +173,7 @@ def test_an_operator_that_the_catalogue_does_not_have():
 
 @needs_toolchain
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FUSABLE)
+@pytest.mark.parametrize("name", (*FUSABLE, *ORDERED))
 def test_every_operator_has_a_right_kernel_or_is_refused(name):
     if program(name) is None:
         pytest.skip("the search finds no form")

@@ -45,6 +45,10 @@ class ColumnFunction(DeviceFunction):
 
     def own(self, slot: str) -> str:
         """The number of an element in the block's tile."""
+        return self.cell(slot)
+
+    def cell(self, slot: str) -> str:
+        """Where a thread has a place for a slot in arrays of all threads."""
         return f"{slot} * {self.argument('span', 'span')} + {self.argument('thread', 'thread')}"
 
     def taken(self, slot: str) -> str:
@@ -83,7 +87,7 @@ class ColumnFunction(DeviceFunction):
     def cell_of(self, producer: str, meant: tuple[str, ...]) -> str:
         """Where a thread keeps what it made of the element, for each column."""
         columns = self.printer.program.columns(self.printer.made[producer].axes)
-        own, cells = self.own(self.index(self.axis)), self.argument(f"cells_{producer}", "")
+        own, cells = self.cell(self.index(self.axis)), self.argument(f"cells_{producer}", "")
         return f"{cells}[({self.place(columns, meant)}) * {self.slots()} * span + {own}]" if columns else f"{cells}[{own}]"
 
     def _element(self, term: Expr) -> Code:
@@ -109,9 +113,13 @@ class ColumnFunctions(RowFunctions):
     def __init__(self, program: TileProgram, signature: Signature, fast: bool = False) -> None:
         super().__init__(program, replace(signature, products=True), fast)
         along = [name for name, axes in program.inputs.items() if program.axis in axes]
-        self.staged = along if any(program.columns(program.inputs[name]) for name in along) else []
+        self.staged = along if self.must_stage(along) else []
         read = [name for value in self.storage.old_values() for name in symbol_names(value.value)]
         self.kept = [v for name, v in self.components().items() if v.columns and (name in self.storage.old or name in read)]
+
+    def must_stage(self, along: list[str]) -> bool:
+        """Whether a tile of the inputs along the axis has to go through shared memory."""
+        return any(self.program.columns(self.program.inputs[name]) for name in along)
 
     def components(self) -> dict[str, Variable]:
         """The variables of the state by the names of formulas; values are not among them."""

@@ -30,6 +30,8 @@ class ColumnPrinter(RowPrinter):
     functions_of = ColumnFunctions
     functions: ColumnFunctions
     rows_of_a_block = 1
+    shapes = "(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length"
+    """Warps of a block and elements of a thread, in the order in which they are tried."""
 
     @property
     def staged(self) -> list[str]:
@@ -60,16 +62,20 @@ class ColumnPrinter(RowPrinter):
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
         sums = [f"{self._bytes(name)} * {product(self.program.columns(self.program.inputs[name])) or '1'}" for name in self.staged]
         element = " + ".join([*sums, *(f"{_WIDTHS[self.functions.storage.produced_type(name)]} * {product(self.program.columns(p.axes)) or '1'}" for name, p in self.functions.made.items())])
-        lines += [f"element = {element}", "shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]",
+        lines += [f"element = {element}", f"shapes = [{self.shapes}]",
                   f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
                   f"if not fits:\n        raise ValueError(f\"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time\")",
                   "warps, slots = fits[0]"]
-        return Choice(lines, f", slots, {', '.join(sizes)}")
+        return Choice(lines, ", ".join(["", "slots", *sizes]))
 
     def _counts(self) -> list[tuple[str, str]]:
         """The axes that top-k makes, and their lengths as code."""
         counted = [u for u in self.program.updates if MONOIDS[u.monoid].counted]
         return list(dict.fromkeys((u.axes[-1], f"int({self.names[u.count.name]})" if u.count.op == "param" else repr(u.count.value)) for u in counted))
+
+    def _stride(self, name: str) -> str:
+        """How far apart the elements of neighbouring threads lie."""
+        return f"words_{name}"
 
     def _bytes(self, name: str) -> int:
         """The bytes of a cell in shared memory."""
@@ -85,7 +91,7 @@ class ColumnPrinter(RowPrinter):
         lines = [*copies, *super()._constants()]
         for name in self.staged:
             edge = f"{SECTOR} // {'SIZE' if self._real(name) else self._bytes(name)}"
-            lines += [f"words_{name} = {self._width(name)}", f"shift_{name}, mask_{name} = turns_of(words_{name}, {128 // max(self._bytes(name), 4)})",
+            lines += [f"words_{name} = {self._width(name)}", f"shift_{name}, mask_{name} = turns_of({self._stride(name)}, {128 // max(self._bytes(name), 4)})",
                       f"steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {edge}) // span)",
                       f"room_{name} = max(steps_{name} * span, 1)"]
         lines += [f"room_{name} = slots * span * {self.functions.words(self.program.columns(p.axes))}" for name, p in self.functions.made.items()]

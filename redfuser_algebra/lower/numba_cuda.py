@@ -8,6 +8,7 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter, has_columns
 from redfuser_algebra.lower.elements import with_elements
 from redfuser_algebra.lower.operands_cuda import has_products
+from redfuser_algebra.lower.ordered_cuda import OrderedRowPrinter, has_order, without_kernel
 from redfuser_algebra.lower.rows_cuda import RowPrinter
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
@@ -18,13 +19,15 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
     """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`.  Raises LoweringError where there is none yet."""
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
-    if program.running or any(update.ordered for update in program.updates):
+    if without_kernel(program):
         raise LoweringError(f"a CUDA kernel of {program.name}", "its threads take elements in any order, and this state keeps theirs",
                             'run the operator with the CPU kernel: backend="cpu"')
     if wgmma:
         if not has_products(program):
             raise LoweringError(f"a CUDA kernel of {program.name} by wgmma", "it multiplies no matrices", "leave wgmma out")
         return print_tiles(program, signature, dtype, wgmma)
+    if has_order(program):
+        return OrderedRowPrinter(program, signature, dtype).source()
     if has_products(program):
         try:
             return print_tiles(program, signature, dtype)

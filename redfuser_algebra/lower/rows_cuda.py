@@ -107,13 +107,20 @@ class RowPrinter:
     # the kernel
 
     def _kernel(self) -> list[str]:
-        state, functions = self.functions.state, self.functions
-        fold = functions.called("fold", {f"{v}_old": v for v in ("seen", *(n for n, _ in state))})
-        body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._empty(), "first = 0", "more = not joins", "while more:",
-                *indented([*self._loaded(), f"{functions.listed('')} = {fold}", *self._onward()]), *self._joined_parts(), *self._merges(), *self._results()]
+        body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._sweep(), *self._results()]
         return ["@cache", f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
                 "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'", *indented(self._constants()),
                 "", f"    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
+
+    def _sweep(self) -> list[str]:
+        """From the state of no elements to that of all."""
+        return [*self._empty(), "first = 0", "more = not joins", "while more:", *indented([*self._loaded(), self._folded(), *self._onward()]),
+                *self._joined_parts(), *self._merges()]
+
+    def _folded(self) -> str:
+        """The state takes in a tile."""
+        old = {f"{v.name}_old": v.name for v in self._numbers()}
+        return f"{self.functions.listed('')} = {self.functions.called('fold', old)}"
 
     def _said_of_make(self) -> list[str]:
         return ['"""The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""']

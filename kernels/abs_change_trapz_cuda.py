@@ -1,0 +1,664 @@
+"""abs_change_trapz: one pass over l, 18 words of state per row, ordered merge.
+
+Σ |x_l − x_{l−1}|, √Σ (x_l − x_{l−1})², Σ ½ (x_l + x_{l−1})(t_l − t_{l−1}), Σ max(x_l − x_{l−1}, 0).
+
+The operator
+    abs_change_trapz(x[l], t[l]):
+        d1 = scan(lambda c1: x, l, 0.0, before)
+        t1 = x - d1
+        t2 = index(l) > 0
+        return sum(abs(t1), l, where=t2), sqrt(sum(t1 ** 2, l, where=t2)), sum(0.5 * (x + d1) * (t - scan(lambda c1: t, l, 0.0, before)), l, where=t2), sum(maximum(t1, 0), l, where=t2)
+
+One more element (a prime marks the new value)
+    h1'  = x[l]
+    h2'  = h2
+    h3'  = h3
+    h4'  = h4 + (|x[l] − h1| if l > 0 else 0)
+    s2'  = s2 + (x[l]² if l > 0 else 0) + h7·(−2·x[l] if l > 0 else 0) + h7²·(1 if l > 0 else 0)
+    h5'  = h5
+    h6'  = h6
+    h7'  = x[l]
+    s3'  = s3 + (0.5·x[l]·t[l] if l > 0 else 0) + h11·(−0.5·x[l] if l > 0 else 0) + h12·(0.5·t[l] if l > 0 else 0) + h12·h11·(−0.5 if l > 0 else 0)
+    h8'  = h8
+    h9'  = h9
+    h10' = h10
+    h11' = t[l]
+    h12' = x[l]
+    h13' = max(h13, (x[l] if l > 0 else −∞) + h15)
+    h14' = max(h14, (x[l] if l > 0 else −∞) + h16)
+    h15' = max(−x[l] + h13, −x[l] + (x[l] if l > 0 else −∞) + h15)
+    h16' = max(−x[l] + h14, −x[l] + (x[l] if l > 0 else −∞) + h16)
+
+Two states a and b
+    h1'  = h1_b
+    h2'  = h2_a
+    h3'  = h3_a
+    h4'  = h4_a + (|h3_b − h1_a| if h2_b else 0) + h4_b
+    s2'  = s2_a + s2_b + h5_b·h7_a + h6_b·h7_a²
+    h5'  = h5_a
+    h6'  = h6_a
+    h7'  = h7_b
+    s3'  = s3_a + s3_b + h8_b·h11_a + h9_b·h12_a + h10_b·h12_a·h11_a
+    h8'  = h8_a
+    h9'  = h9_a
+    h10' = h10_a
+    h11' = h11_b
+    h12' = h12_b
+    h13' = max(h13_b + h13_a, h14_b + h15_a)
+    h14' = max(h13_b + h14_a, h14_b + h16_a)
+    h15' = max(h15_b + h13_a, h16_b + h15_a)
+    h16' = max(h15_b + h14_a, h16_b + h16_a)
+
+Dangers
+    s = 0 if N_l = 0 else (|h3 − 0| if h2 else 0) + h4 is a difference of sums: it cancels where they are large against it
+
+Laws:
+Certificate: sha256 c2af22c141fc76286fe28fd33e63813e0f448729a2d4bb224cab8abe4f633d74
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python abs_change_trapz_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf = np.inf
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+def extreme(order, name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
+    def typed(context, a, b):
+        def emit(context, builder, signature, args):
+            single = ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type] * 2), name + ".NaN.f32 $0, $1, $2;", "=f,f,f")
+            first = builder.or_(builder.fcmp_ordered(order, *args), builder.fcmp_unordered("uno", args[0], args[0]))
+            return builder.call(single, args) if a == types.float32 else builder.select(first, *args)
+        return a(a, a), emit
+    return intrinsic(typed)
+
+larger = extreme(">", "max")
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
+
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 2, 1
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+
+
+@cuda.jit(device=True)
+def fold(seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+    if many == 0:
+        return seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+    seen = i4(seen_old + many)
+    h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+    begins = sel(seen_old == 0, i4(1), i4(0))
+    if begins > 0:
+        i_l = i4(0)
+        t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        t2 = i8(begin + first + thread * slots + i_l) > 0
+        t3 = f8(t1) * f8(t1)
+        t4 = t3 if t2 else f8(0)
+        t5 = -f8(t1)
+        t7 = 2.0 * t5 if t2 else f8(0)
+        t8 = 1 if t2 else 0
+        t10 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
+        t11 = 0.5 * f8(t1) * f8(t10)
+        t12 = t11 if t2 else f8(0)
+        t13 = -0.5 * f8(t1)
+        t14 = t13 if t2 else f8(0)
+        t15 = 0.5 * f8(t10)
+        t16 = t15 if t2 else f8(0)
+        t17 = -0.5 if t2 else f8(0)
+        t18 = f8(t1) if t2 else -inf
+        t19 = t5 + t18
+        h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = f8(t1), f8(t2), f8(t1), f8(0), t4, t7, f8(t8), f8(t1), t12, t14, t16, t17, f8(t10), f8(t1), f8(0), t18, t5, t19
+    for i_l in range(begins, many):
+        t20 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        t21 = i8(begin + first + thread * slots + i_l) > 0
+        t23 = abs(f8(t20) - h1)
+        t25 = h4 + (t23 if t21 else f8(0))
+        t26 = f8(t20) * f8(t20)
+        t29 = -f8(t20)
+        t37 = s2 + (t26 if t21 else f8(0)) + (2.0 * t29 if t21 else f8(0)) * h7 + f8(1 if t21 else 0) * (h7 * h7)
+        t39 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
+        t40 = 0.5 * f8(t20) * f8(t39)
+        t43 = -0.5 * f8(t20)
+        t47 = 0.5 * f8(t39)
+        t53 = (-0.5 if t21 else f8(0)) * (h12 * h11)
+        t54 = s3 + (t40 if t21 else f8(0)) + (t43 if t21 else f8(0)) * h11 + (t47 if t21 else f8(0)) * h12 + t53
+        t55 = f8(t20) if t21 else -inf
+        t57 = larger(h13, t55 + h15)
+        t59 = larger(h14, t55 + h16)
+        t61 = t29 + t55
+        t63 = larger(t29 + h13, t61 + h15)
+        t66 = larger(t29 + h14, t61 + h16)
+        h1, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16 = f8(t20), t25, t37, f8(t20), t54, f8(t39), f8(t20), t57, t59, t63, t66
+    return seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16
+
+
+@cuda.jit(device=True)
+def merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, s2_a, s2_b, h5_b, h7_a, h6_b, h5_a, h6_a, h7_b, s3_a, s3_b, h8_b, h11_a, h9_b, h12_a, h10_b, h8_a, h9_a, h10_a, h11_b, h12_b, h13_b, h13_a, h14_b, h15_a, h14_a, h16_a, h15_b, h16_b):
+    t2 = abs(h3_b - h1_a)
+    t5 = h4_a + ((t2 if h2_b != 0 else f8(0)) + h4_b)
+    t11 = s2_a + s2_b + h5_b * h7_a + h6_b * (h7_a * h7_a)
+    t19 = s3_a + s3_b + h8_b * h11_a + h9_b * h12_a + h10_b * (h12_a * h11_a)
+    t22 = larger(h13_b + h13_a, h14_b + h15_a)
+    t25 = larger(h13_b + h14_a, h14_b + h16_a)
+    t28 = larger(h15_b + h13_a, h16_b + h15_a)
+    t31 = larger(h15_b + h14_a, h16_b + h16_a)
+    return h1_b, h2_a, h3_a, t5, t11, h5_a, h6_a, h7_b, t19, h8_a, h9_a, h10_a, h11_b, h12_b, t22, t25, t28, t31
+
+
+@cuda.jit(device=True)
+def combine(seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old, width, lane):
+    seen = sum_over(seen_old, width)
+    many, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+    for step in range(5):
+        by = 1 << step
+        if by < width:
+            ahead = lane & by == 0
+            many_b = cuda.shfl_xor_sync(4294967295, many, by)
+            h1_b = cuda.shfl_xor_sync(4294967295, h1, by)
+            h2_b = cuda.shfl_xor_sync(4294967295, h2, by)
+            h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
+            h4_b = cuda.shfl_xor_sync(4294967295, h4, by)
+            s2_b = cuda.shfl_xor_sync(4294967295, s2, by)
+            h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
+            h6_b = cuda.shfl_xor_sync(4294967295, h6, by)
+            h7_b = cuda.shfl_xor_sync(4294967295, h7, by)
+            s3_b = cuda.shfl_xor_sync(4294967295, s3, by)
+            h8_b = cuda.shfl_xor_sync(4294967295, h8, by)
+            h9_b = cuda.shfl_xor_sync(4294967295, h9, by)
+            h10_b = cuda.shfl_xor_sync(4294967295, h10, by)
+            h11_b = cuda.shfl_xor_sync(4294967295, h11, by)
+            h12_b = cuda.shfl_xor_sync(4294967295, h12, by)
+            h13_b = cuda.shfl_xor_sync(4294967295, h13, by)
+            h14_b = cuda.shfl_xor_sync(4294967295, h14, by)
+            h15_b = cuda.shfl_xor_sync(4294967295, h15, by)
+            h16_b = cuda.shfl_xor_sync(4294967295, h16, by)
+            many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
+            h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
+            h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
+            h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
+            h4_a, h4_b = sel(ahead, h4, h4_b), sel(ahead, h4_b, h4)
+            s2_a, s2_b = sel(ahead, s2, s2_b), sel(ahead, s2_b, s2)
+            h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
+            h6_a, h6_b = sel(ahead, h6, h6_b), sel(ahead, h6_b, h6)
+            h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
+            s3_a, s3_b = sel(ahead, s3, s3_b), sel(ahead, s3_b, s3)
+            h8_a, h8_b = sel(ahead, h8, h8_b), sel(ahead, h8_b, h8)
+            h9_a, h9_b = sel(ahead, h9, h9_b), sel(ahead, h9_b, h9)
+            h10_a, h10_b = sel(ahead, h10, h10_b), sel(ahead, h10_b, h10)
+            h11_a, h11_b = sel(ahead, h11, h11_b), sel(ahead, h11_b, h11)
+            h12_a, h12_b = sel(ahead, h12, h12_b), sel(ahead, h12_b, h12)
+            h13_a, h13_b = sel(ahead, h13, h13_b), sel(ahead, h13_b, h13)
+            h14_a, h14_b = sel(ahead, h14, h14_b), sel(ahead, h14_b, h14)
+            h15_a, h15_b = sel(ahead, h15, h15_b), sel(ahead, h15_b, h15)
+            h16_a, h16_b = sel(ahead, h16, h16_b), sel(ahead, h16_b, h16)
+            if many_a > 0 and many_b > 0:
+                h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, s2_a, s2_b, h5_b, h7_a, h6_b, h5_a, h6_a, h7_b, s3_a, s3_b, h8_b, h11_a, h9_b, h12_a, h10_b, h8_a, h9_a, h10_a, h11_b, h12_b, h13_b, h13_a, h14_b, h15_a, h14_a, h16_a, h15_b, h16_b)
+            else:
+                h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, s2_a, s2_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, s3_a, s3_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b), sel(many_a > 0, h15_a, h15_b), sel(many_a > 0, h16_a, h16_b)
+            many = i4(many_a + many_b)
+    return seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16
+
+
+@cuda.jit(device=True)
+def value_s(n_l, h2, h3, h4):
+    t3 = abs(h3 - 0.0)
+    t5 = (t3 if h2 != 0 else f8(0)) + h4
+    return f8(0) if n_l == 0 else t5
+
+
+@cuda.jit(device=True)
+def output_0(s):
+    return f4(s)
+
+
+@cuda.jit(device=True)
+def output_1(s2):
+    return f4(math.sqrt(s2))
+
+
+@cuda.jit(device=True)
+def output_2(s3):
+    return f4(s3)
+
+
+@cuda.jit(device=True)
+def value_s4(h13, h14):
+    return larger(h13, h14)
+
+
+@cuda.jit(device=True)
+def output_3(s4):
+    return f4(s4)
+
+
+@cuda.jit(device=True)
+def finish(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16):
+    s = value_s(seen, h2, h3, h4)
+    s4 = value_s4(h13, h14)
+    return output_0(s), output_1(s2), output_2(s3), output_3(s4)
+
+
+@cache
+def make(warps, stage, slots):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_x = 1
+    shift_x, mask_x = turns_of(slots * words_x, 32)
+    steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
+    room_x = max(steps_x * span, 1)
+    words_t = 1
+    shift_t, mask_t = turns_of(slots * words_t, 32)
+    steps_t = 0 if joins else -(-(slots * span * words_t + 32 // SIZE) // span)
+    room_t = max(steps_t * span, 1)
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_h1, part_h2, part_h3, part_h4, part_s2, part_h5, part_h6, part_h7, part_s3, part_h8, part_h9, part_h10, part_h11, part_h12, part_h13, part_h14, part_h15, part_h16, out_0, out_1, out_2, out_3):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_x = rest * s_x
+        p_x = address(x) + o_x * SIZE
+        o_t = rest * s_t
+        p_t = address(t) + o_t * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_x = cuda.shared.array(room_x, f4)
+        cells_t = cuda.shared.array(room_t, f4)
+        seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (-inf), (-inf), 0.0
+        first, more = 0, True
+        while more:
+            if joins:
+                there = thread < parts
+                place = row * parts + sel(there, thread, i8(0))
+                seen = sel(there, part_seen[place], i4(0))
+                h1 = sel(there, part_h1[place], 0.0)
+                h2 = sel(there, part_h2[place], 0.0)
+                h3 = sel(there, part_h3[place], 0.0)
+                h4 = sel(there, part_h4[place], 0.0)
+                s2 = sel(there, part_s2[place], 0.0)
+                h5 = sel(there, part_h5[place], 0.0)
+                h6 = sel(there, part_h6[place], 0.0)
+                h7 = sel(there, part_h7[place], 0.0)
+                s3 = sel(there, part_s3[place], 0.0)
+                h8 = sel(there, part_h8[place], 0.0)
+                h9 = sel(there, part_h9[place], 0.0)
+                h10 = sel(there, part_h10[place], 0.0)
+                h11 = sel(there, part_h11[place], 0.0)
+                h12 = sel(there, part_h12[place], 0.0)
+                h13 = sel(there, part_h13[place], 0.0)
+                h14 = sel(there, part_h14[place], (-inf))
+                h15 = sel(there, part_h15[place], (-inf))
+                h16 = sel(there, part_h16[place], 0.0)
+            else:
+                cuda.syncthreads()
+                lead = p_x + (begin + first) * words_x * SIZE
+                skew_x = lead // SIZE % (32 // SIZE)
+                stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+                lead = p_t + (begin + first) * words_t * SIZE
+                skew_t = lead // SIZE % (32 // SIZE)
+                stage_real(cells_t, lead - skew_t * SIZE, skew_t, skew_t + min(slots * span, length - first) * words_t, steps_t, shift_t, mask_t, thread, span)
+                cuda.syncthreads()
+                seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = fold(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t)
+            seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = combine(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, 32, lane)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_h1 = cuda.shared.array(32, f8)
+            shared_h2 = cuda.shared.array(32, f8)
+            shared_h3 = cuda.shared.array(32, f8)
+            shared_h4 = cuda.shared.array(32, f8)
+            shared_s2 = cuda.shared.array(32, f8)
+            shared_h5 = cuda.shared.array(32, f8)
+            shared_h6 = cuda.shared.array(32, f8)
+            shared_h7 = cuda.shared.array(32, f8)
+            shared_s3 = cuda.shared.array(32, f8)
+            shared_h8 = cuda.shared.array(32, f8)
+            shared_h9 = cuda.shared.array(32, f8)
+            shared_h10 = cuda.shared.array(32, f8)
+            shared_h11 = cuda.shared.array(32, f8)
+            shared_h12 = cuda.shared.array(32, f8)
+            shared_h13 = cuda.shared.array(32, f8)
+            shared_h14 = cuda.shared.array(32, f8)
+            shared_h15 = cuda.shared.array(32, f8)
+            shared_h16 = cuda.shared.array(32, f8)
+            if not alone:
+                if lane == 0:
+                    shared_seen[warp] = seen
+                    shared_h1[warp] = h1
+                    shared_h2[warp] = h2
+                    shared_h3[warp] = h3
+                    shared_h4[warp] = h4
+                    shared_s2[warp] = s2
+                    shared_h5[warp] = h5
+                    shared_h6[warp] = h6
+                    shared_h7[warp] = h7
+                    shared_s3[warp] = s3
+                    shared_h8[warp] = h8
+                    shared_h9[warp] = h9
+                    shared_h10[warp] = h10
+                    shared_h11[warp] = h11
+                    shared_h12[warp] = h12
+                    shared_h13[warp] = h13
+                    shared_h14[warp] = h14
+                    shared_h15[warp] = h15
+                    shared_h16[warp] = h16
+                cuda.syncthreads()
+                if warp == 0:
+                    seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                    h1 = sel(lane < warps, shared_h1[lane % warps], 0.0)
+                    h2 = sel(lane < warps, shared_h2[lane % warps], 0.0)
+                    h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
+                    h4 = sel(lane < warps, shared_h4[lane % warps], 0.0)
+                    s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                    h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
+                    h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
+                    h7 = sel(lane < warps, shared_h7[lane % warps], 0.0)
+                    s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
+                    h8 = sel(lane < warps, shared_h8[lane % warps], 0.0)
+                    h9 = sel(lane < warps, shared_h9[lane % warps], 0.0)
+                    h10 = sel(lane < warps, shared_h10[lane % warps], 0.0)
+                    h11 = sel(lane < warps, shared_h11[lane % warps], 0.0)
+                    h12 = sel(lane < warps, shared_h12[lane % warps], 0.0)
+                    h13 = sel(lane < warps, shared_h13[lane % warps], 0.0)
+                    h14 = sel(lane < warps, shared_h14[lane % warps], (-inf))
+                    h15 = sel(lane < warps, shared_h15[lane % warps], (-inf))
+                    h16 = sel(lane < warps, shared_h16[lane % warps], 0.0)
+                    seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = combine(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, warps, lane)
+            first += slots * span
+            more = first < length and not joins
+            seen = sel(thread == 0, seen, i4(0))
+            h1 = sel(thread == 0, h1, 0.0)
+            h2 = sel(thread == 0, h2, 0.0)
+            h3 = sel(thread == 0, h3, 0.0)
+            h4 = sel(thread == 0, h4, 0.0)
+            s2 = sel(thread == 0, s2, 0.0)
+            h5 = sel(thread == 0, h5, 0.0)
+            h6 = sel(thread == 0, h6, 0.0)
+            h7 = sel(thread == 0, h7, 0.0)
+            s3 = sel(thread == 0, s3, 0.0)
+            h8 = sel(thread == 0, h8, 0.0)
+            h9 = sel(thread == 0, h9, 0.0)
+            h10 = sel(thread == 0, h10, 0.0)
+            h11 = sel(thread == 0, h11, 0.0)
+            h12 = sel(thread == 0, h12, 0.0)
+            h13 = sel(thread == 0, h13, 0.0)
+            h14 = sel(thread == 0, h14, (-inf))
+            h15 = sel(thread == 0, h15, (-inf))
+            h16 = sel(thread == 0, h16, 0.0)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_h1[item * parts + part] = h1
+                part_h2[item * parts + part] = h2
+                part_h3[item * parts + part] = h3
+                part_h4[item * parts + part] = h4
+                part_s2[item * parts + part] = s2
+                part_h5[item * parts + part] = h5
+                part_h6[item * parts + part] = h6
+                part_h7[item * parts + part] = h7
+                part_s3[item * parts + part] = s3
+                part_h8[item * parts + part] = h8
+                part_h9[item * parts + part] = h9
+                part_h10[item * parts + part] = h10
+                part_h11[item * parts + part] = h11
+                part_h12[item * parts + part] = h12
+                part_h13[item * parts + part] = h13
+                part_h14[item * parts + part] = h14
+                part_h15[item * parts + part] = h15
+                part_h16[item * parts + part] = h16
+        elif warp == 0 or alone:
+            result_0, result_1, result_2, result_3 = finish(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+                store_one(address(out_1) + (item) * SIZE, f4(result_1))
+                store_one(address(out_2) + (item) * SIZE, f4(result_2))
+                store_one(address(out_3) + (item) * SIZE, f4(result_3))
+
+    return kernel
+
+
+AXES = {'x': ('l',), 't': ('l',)}
+DTYPES = {'x': np.float32, 't': np.float32}
+OUTPUTS = [((), np.float32), ((), np.float32), ((), np.float32), ((), np.float32)]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(x, t):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'x': x, 't': t}
+    sizes, leading, steps = checked(arrays)
+    items, length = math.prod(leading), sizes['l']
+    state = 0
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * 1 + 4 * 1
+    shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(x, t, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(x, t)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def positions(axis, length):
+    """0, 1, … along an axis."""
+    return np.arange(length).reshape([length if each == axis else 1 for each in ALL_AXES])
+
+
+def stepped(axis, length, place, every, states, elements, step):
+    """A recurrence, one element after the other: the last of state number `place`, or that after or before every element."""
+    seen, dim = [], along(axis)
+    states = tuple(np.reshape(np.asarray(state, np.float64), (1,) * (len(ALL_AXES) - np.ndim(state)) + np.shape(state)) for state in states)
+    for at in range(length):
+        here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
+        after = step(*states, *here)
+        seen += [(after if every == "after" else states)[place]] if every else []
+        states = after
+    return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(x, t):
+    """abs_change_trapz as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    t = spread(t, 'l')
+    lengths = {"l": x.shape[-1]}
+    d1 = stepped("l", lengths["l"], 0, "before", (0.0,), (x,), lambda c1, e1: (e1,))
+    t1 = x - d1
+    t2 = positions("l", lengths["l"]) > 0
+    return (taken_out(np.sum(np.where(t2, np.abs(t1), 0), along("l"), keepdims=True), '', lengths), taken_out(np.sqrt(np.sum(np.where(t2, t1 ** 2, 0), along("l"), keepdims=True)), '', lengths), taken_out(np.sum(np.where(t2, 0.5 * (x + d1) * (t - stepped("l", lengths["l"], 0, "before", (0.0,), (t,), lambda c1, e1: (e1,))), 0), along("l"), keepdims=True), '', lengths), taken_out(np.sum(np.where(t2, np.maximum(t1, 0), 0), along("l"), keepdims=True), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"x": rng.standard_normal((3, length)).astype(DTYPES['x']),
+                  "t": rng.standard_normal((3, length)).astype(DTYPES['t'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values())
+        errors[length] = distance(launch(*arrays.values()), wanted)
+        print(f"abs_change_trapz, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,644 @@
+"""dfa_transition: one pass over l, 20 words of state per row, ordered merge.
+
+An automaton of four states, one of which is 1 and the others 0: the last state, and how often it was 3.
+
+The operator
+    dfa_transition(x[l]):
+        t1 = 0 + where(x == 1, 1, 0)
+        t2 = 0 + where(x == 2, 1, 0)
+        t3 = 0 + where(x == 0, 1, 0)
+        return scan(lambda p0, p1, p2, p3: (0 + t1 * p0 + t2 * p1 + t3 * p2 + 0 * p3, 0 + t3 * p0 + t3 * p1 + 0 * p2 + t1 * p3, 0 + t2 * p0 + 0 * p1 + t1 * p2 + t2 * p3, 0 + 0 * p0 + t1 * p1 + t2 * p2 + t3 * p3), l, (1, 0, 0, 0), place=1) + 2 * scan(lambda p0, p1, p2, p3: (0 + t1 * p0 + t2 * p1 + t3 * p2 + 0 * p3, 0 + t3 * p0 + t3 * p1 + 0 * p2 + t1 * p3, 0 + t2 * p0 + 0 * p1 + t1 * p2 + t2 * p3, 0 + 0 * p0 + t1 * p1 + t2 * p2 + t3 * p3), l, (1, 0, 0, 0), place=2) + 3 * scan(lambda p0, p1, p2, p3: (0 + t1 * p0 + t2 * p1 + t3 * p2 + 0 * p3, 0 + t3 * p0 + t3 * p1 + 0 * p2 + t1 * p3, 0 + t2 * p0 + 0 * p1 + t1 * p2 + t2 * p3, 0 + 0 * p0 + t1 * p1 + t2 * p2 + t3 * p3), l, (1, 0, 0, 0), place=3), scan(lambda visits, p0, p1, p2, p3: (visits + (0 + 0 * p0 + t1 * p1 + t2 * p2 + t3 * p3), 0 + t1 * p0 + t2 * p1 + t3 * p2 + 0 * p3, 0 + t3 * p0 + t3 * p1 + 0 * p2 + t1 * p3, 0 + t2 * p0 + 0 * p1 + t1 * p2 + t2 * p3, 0 + 0 * p0 + t1 * p1 + t2 * p2 + t3 * p3), l, (0, 1, 0, 0, 0), place=0)
+
+One more element (a prime marks the new value)
+    x1   = 1 if x[l] = 1 else 0
+    x2   = 1 if x[l] = 2 else 0
+    x3   = 1 if x[l] = 0 else 0
+    h1'  = h1 + h7·x1 + h10·x2 + h13·x3
+    h5'  = h5 + h8·x1 + h11·x2 + h14·x3
+    h6'  = h6 + h9·x1 + h12·x2 + h15·x3
+    h4'  = h4 + h·x1 + h2·x2 + h3·x3
+    h7'  = h7·x3 + h13·x1 + h16·x3
+    h8'  = h8·x3 + h14·x1 + h17·x3
+    h9'  = h9·x3 + h15·x1 + h18·x3
+    h'   = h·x3 + h3·x1 + h19·x3
+    h10' = h10·x1 + h13·x2 + h16·x2
+    h11' = h11·x1 + h14·x2 + h17·x2
+    h12' = h12·x1 + h15·x2 + h18·x2
+    h2'  = h2·x1 + h3·x2 + h19·x2
+    h13' = h7·x1 + h10·x2 + h13·x3
+    h14' = h8·x1 + h11·x2 + h14·x3
+    h15' = h9·x1 + h12·x2 + h15·x3
+    h3'  = h·x1 + h2·x2 + h3·x3
+    h16' = h7·x2 + h10·x3 + h16·x1
+    h17' = h8·x2 + h11·x3 + h17·x1
+    h18' = h9·x2 + h12·x3 + h18·x1
+    h19' = h·x2 + h2·x3 + h19·x1
+
+Two states a and b
+    h1'  = h1_a + h1_b·h7_a + h5_b·h10_a + h6_b·h13_a + h4_b·h16_a
+    h5'  = h5_a + h1_b·h8_a + h5_b·h11_a + h6_b·h14_a + h4_b·h17_a
+    h6'  = h6_a + h1_b·h9_a + h5_b·h12_a + h6_b·h15_a + h4_b·h18_a
+    h4'  = h4_a + h1_b·h_a + h5_b·h2_a + h6_b·h3_a + h4_b·h19_a
+    h7'  = h7_b·h7_a + h8_b·h10_a + h9_b·h13_a + h_b·h16_a
+    h8'  = h7_b·h8_a + h8_b·h11_a + h9_b·h14_a + h_b·h17_a
+    h9'  = h7_b·h9_a + h8_b·h12_a + h9_b·h15_a + h_b·h18_a
+    h'   = h7_b·h_a + h8_b·h2_a + h9_b·h3_a + h_b·h19_a
+    h10' = h10_b·h7_a + h11_b·h10_a + h12_b·h13_a + h2_b·h16_a
+    h11' = h10_b·h8_a + h11_b·h11_a + h12_b·h14_a + h2_b·h17_a
+    h12' = h10_b·h9_a + h11_b·h12_a + h12_b·h15_a + h2_b·h18_a
+    h2'  = h10_b·h_a + h11_b·h2_a + h12_b·h3_a + h2_b·h19_a
+    h13' = h13_b·h7_a + h14_b·h10_a + h15_b·h13_a + h3_b·h16_a
+    h14' = h13_b·h8_a + h14_b·h11_a + h15_b·h14_a + h3_b·h17_a
+    h15' = h13_b·h9_a + h14_b·h12_a + h15_b·h15_a + h3_b·h18_a
+    h3'  = h13_b·h_a + h14_b·h2_a + h15_b·h3_a + h3_b·h19_a
+    h16' = h16_b·h7_a + h17_b·h10_a + h18_b·h13_a + h19_b·h16_a
+    h17' = h16_b·h8_a + h17_b·h11_a + h18_b·h14_a + h19_b·h17_a
+    h18' = h16_b·h9_a + h17_b·h12_a + h18_b·h15_a + h19_b·h18_a
+    h19' = h16_b·h_a + h17_b·h2_a + h18_b·h3_a + h19_b·h19_a
+
+Laws:
+Certificate: sha256 2c7a4f0ae6158c493d3a512339b8ac006047fa22e35adecff741f5b28144fa9e
+Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
+Needs NumPy and numba-cuda; `python dfa_transition_cuda.py` checks it on a GPU.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
+
+def ptx(text, results, operands, memory=False, warp=False):
+    """A PTX instruction as a function of numbers, each a letter of KINDS.  `memory`: it reads or writes what others wrote; `warp`: by whole warps."""
+    count, many = min(len(results), 2), types.UniTuple(KINDS[results[:1] or "r"], len(results))
+    returned, given = (types.none, many.dtype, many)[count], types.StarArgTuple([KINDS[each] for each in operands])
+    marks = ",".join([*("=" + each for each in results), *operands, *["~{memory}"] * memory])
+
+    def emit(context, builder, signature, args):
+        numbers, kind = [builder.extract_value(args[0], n) for n in range(len(operands))], context.get_value_type(many.dtype)
+        made = (ir.VoidType(), kind, ir.LiteralStructType([kind] * len(results)))[count]
+        called = ir.InlineAsm(ir.FunctionType(made, [each.type for each in numbers]), text, marks, memory)
+        value = builder.call(called, numbers, attrs=("convergent",) * warp)
+        if count == 2:
+            return context.make_tuple(builder, many, [builder.extract_value(value, n) for n in range(len(results))])
+        return value if count else context.get_dummy_value()
+
+    return intrinsic(lambda context, *numbers: (returned(given), emit))
+
+def pointer(space, kind):
+    """Where an array begins in a state space: 1 is global memory, 3 is shared."""
+    def typed(context, array):
+        def emit(context, builder, signature, args):
+            place = context.make_array(array)(context, builder, value=args[0]).data
+            return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(place.type.pointee, space)), context.get_value_type(kind))
+        return kind(array), emit
+    return intrinsic(typed)
+
+address = pointer(1, types.int64)
+
+@intrinsic
+def sel(context, condition, a, b):
+    """a if condition else b, without a branch."""
+    return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
+
+load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
+store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
+
+
+@cuda.jit(device=True)
+def fold(seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+    if many == 0:
+        return seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old
+    seen = i4(seen_old + many)
+    h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old
+    begins = sel(seen_old == 0, i4(1), i4(0))
+    if begins > 0:
+        i_l = i4(0)
+        t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        t4 = 0 + (1 if f8(t1) == 1.0 else 0)
+        t7 = 0 + (1 if f8(t1) == 2.0 else 0)
+        t10 = 0 + (1 if f8(t1) == 0.0 else 0)
+        h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = f8(t4), f8(t7), f8(t10), f8(0), f8(t10), f8(0), f8(t4), f8(t10), f8(0), f8(t4), f8(t7), f8(t7), f8(t4), f8(t7), f8(t10), f8(0), f8(t7), f8(t10), f8(0), f8(t4)
+    for i_l in range(begins, many):
+        t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        t13 = 1 if f8(t11) == 1.0 else 0
+        t14 = f8(t13) * h7
+        t17 = 1 if f8(t11) == 2.0 else 0
+        t18 = f8(t17) * h10
+        t21 = 1 if f8(t11) == 0.0 else 0
+        t22 = f8(t21) * h13
+        t23 = h1 + t14 + t18 + t22
+        t24 = f8(t13) * h8
+        t26 = f8(t17) * h11
+        t28 = f8(t21) * h14
+        t29 = h5 + t24 + t26 + t28
+        t30 = f8(t13) * h9
+        t32 = f8(t17) * h12
+        t34 = f8(t21) * h15
+        t35 = h6 + t30 + t32 + t34
+        t36 = f8(t13) * h
+        t38 = f8(t17) * h2
+        t40 = f8(t21) * h3
+        t41 = h4 + t36 + t38 + t40
+        t46 = f8(t21) * h7 + f8(t13) * h13 + f8(t21) * h16
+        t51 = f8(t21) * h8 + f8(t13) * h14 + f8(t21) * h17
+        t56 = f8(t21) * h9 + f8(t13) * h15 + f8(t21) * h18
+        t61 = f8(t21) * h + f8(t13) * h3 + f8(t21) * h19
+        t66 = f8(t13) * h10 + f8(t17) * h13 + f8(t17) * h16
+        t71 = f8(t13) * h11 + f8(t17) * h14 + f8(t17) * h17
+        t76 = f8(t13) * h12 + f8(t17) * h15 + f8(t17) * h18
+        t81 = f8(t13) * h2 + f8(t17) * h3 + f8(t17) * h19
+        t83 = t14 + t18 + t22
+        t85 = t24 + t26 + t28
+        t87 = t30 + t32 + t34
+        t89 = t36 + t38 + t40
+        t94 = f8(t17) * h7 + f8(t21) * h10 + f8(t13) * h16
+        t99 = f8(t17) * h8 + f8(t21) * h11 + f8(t13) * h17
+        t104 = f8(t17) * h9 + f8(t21) * h12 + f8(t13) * h18
+        t109 = f8(t17) * h + f8(t21) * h2 + f8(t13) * h19
+        h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = t23, t29, t35, t41, t46, t51, t56, t61, t66, t71, t76, t81, t83, t85, t87, t89, t94, t99, t104, t109
+    return seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19
+
+
+@cuda.jit(device=True)
+def merge(h1_a, h1_b, h7_a, h5_b, h10_a, h6_b, h13_a, h4_b, h16_a, h5_a, h8_a, h11_a, h14_a, h17_a, h6_a, h9_a, h12_a, h15_a, h18_a, h4_a, h_a, h2_a, h3_a, h19_a, h7_b, h8_b, h9_b, h_b, h10_b, h11_b, h12_b, h2_b, h13_b, h14_b, h15_b, h3_b, h16_b, h17_b, h18_b, h19_b):
+    t8 = h1_a + h1_b * h7_a + h5_b * h10_a + h6_b * h13_a + h4_b * h16_a
+    t16 = h5_a + h1_b * h8_a + h5_b * h11_a + h6_b * h14_a + h4_b * h17_a
+    t24 = h6_a + h1_b * h9_a + h5_b * h12_a + h6_b * h15_a + h4_b * h18_a
+    t32 = h4_a + h1_b * h_a + h5_b * h2_a + h6_b * h3_a + h4_b * h19_a
+    t39 = h7_b * h7_a + h8_b * h10_a + h9_b * h13_a + h_b * h16_a
+    t46 = h7_b * h8_a + h8_b * h11_a + h9_b * h14_a + h_b * h17_a
+    t53 = h7_b * h9_a + h8_b * h12_a + h9_b * h15_a + h_b * h18_a
+    t60 = h7_b * h_a + h8_b * h2_a + h9_b * h3_a + h_b * h19_a
+    t67 = h10_b * h7_a + h11_b * h10_a + h12_b * h13_a + h2_b * h16_a
+    t74 = h10_b * h8_a + h11_b * h11_a + h12_b * h14_a + h2_b * h17_a
+    t81 = h10_b * h9_a + h11_b * h12_a + h12_b * h15_a + h2_b * h18_a
+    t88 = h10_b * h_a + h11_b * h2_a + h12_b * h3_a + h2_b * h19_a
+    t95 = h13_b * h7_a + h14_b * h10_a + h15_b * h13_a + h3_b * h16_a
+    t102 = h13_b * h8_a + h14_b * h11_a + h15_b * h14_a + h3_b * h17_a
+    t109 = h13_b * h9_a + h14_b * h12_a + h15_b * h15_a + h3_b * h18_a
+    t116 = h13_b * h_a + h14_b * h2_a + h15_b * h3_a + h3_b * h19_a
+    t123 = h16_b * h7_a + h17_b * h10_a + h18_b * h13_a + h19_b * h16_a
+    t130 = h16_b * h8_a + h17_b * h11_a + h18_b * h14_a + h19_b * h17_a
+    t137 = h16_b * h9_a + h17_b * h12_a + h18_b * h15_a + h19_b * h18_a
+    t144 = h16_b * h_a + h17_b * h2_a + h18_b * h3_a + h19_b * h19_a
+    return t8, t16, t24, t32, t39, t46, t53, t60, t67, t74, t81, t88, t95, t102, t109, t116, t123, t130, t137, t144
+
+
+@cuda.jit(device=True)
+def combine(seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old, width, lane):
+    seen = sum_over(seen_old, width)
+    many, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old
+    for step in range(5):
+        by = 1 << step
+        if by < width:
+            ahead = lane & by == 0
+            many_b = cuda.shfl_xor_sync(4294967295, many, by)
+            h1_b = cuda.shfl_xor_sync(4294967295, h1, by)
+            h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
+            h6_b = cuda.shfl_xor_sync(4294967295, h6, by)
+            h4_b = cuda.shfl_xor_sync(4294967295, h4, by)
+            h7_b = cuda.shfl_xor_sync(4294967295, h7, by)
+            h8_b = cuda.shfl_xor_sync(4294967295, h8, by)
+            h9_b = cuda.shfl_xor_sync(4294967295, h9, by)
+            h_b = cuda.shfl_xor_sync(4294967295, h, by)
+            h10_b = cuda.shfl_xor_sync(4294967295, h10, by)
+            h11_b = cuda.shfl_xor_sync(4294967295, h11, by)
+            h12_b = cuda.shfl_xor_sync(4294967295, h12, by)
+            h2_b = cuda.shfl_xor_sync(4294967295, h2, by)
+            h13_b = cuda.shfl_xor_sync(4294967295, h13, by)
+            h14_b = cuda.shfl_xor_sync(4294967295, h14, by)
+            h15_b = cuda.shfl_xor_sync(4294967295, h15, by)
+            h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
+            h16_b = cuda.shfl_xor_sync(4294967295, h16, by)
+            h17_b = cuda.shfl_xor_sync(4294967295, h17, by)
+            h18_b = cuda.shfl_xor_sync(4294967295, h18, by)
+            h19_b = cuda.shfl_xor_sync(4294967295, h19, by)
+            many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
+            h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
+            h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
+            h6_a, h6_b = sel(ahead, h6, h6_b), sel(ahead, h6_b, h6)
+            h4_a, h4_b = sel(ahead, h4, h4_b), sel(ahead, h4_b, h4)
+            h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
+            h8_a, h8_b = sel(ahead, h8, h8_b), sel(ahead, h8_b, h8)
+            h9_a, h9_b = sel(ahead, h9, h9_b), sel(ahead, h9_b, h9)
+            h_a, h_b = sel(ahead, h, h_b), sel(ahead, h_b, h)
+            h10_a, h10_b = sel(ahead, h10, h10_b), sel(ahead, h10_b, h10)
+            h11_a, h11_b = sel(ahead, h11, h11_b), sel(ahead, h11_b, h11)
+            h12_a, h12_b = sel(ahead, h12, h12_b), sel(ahead, h12_b, h12)
+            h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
+            h13_a, h13_b = sel(ahead, h13, h13_b), sel(ahead, h13_b, h13)
+            h14_a, h14_b = sel(ahead, h14, h14_b), sel(ahead, h14_b, h14)
+            h15_a, h15_b = sel(ahead, h15, h15_b), sel(ahead, h15_b, h15)
+            h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
+            h16_a, h16_b = sel(ahead, h16, h16_b), sel(ahead, h16_b, h16)
+            h17_a, h17_b = sel(ahead, h17, h17_b), sel(ahead, h17_b, h17)
+            h18_a, h18_b = sel(ahead, h18, h18_b), sel(ahead, h18_b, h18)
+            h19_a, h19_b = sel(ahead, h19, h19_b), sel(ahead, h19_b, h19)
+            if many_a > 0 and many_b > 0:
+                h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = merge(h1_a, h1_b, h7_a, h5_b, h10_a, h6_b, h13_a, h4_b, h16_a, h5_a, h8_a, h11_a, h14_a, h17_a, h6_a, h9_a, h12_a, h15_a, h18_a, h4_a, h_a, h2_a, h3_a, h19_a, h7_b, h8_b, h9_b, h_b, h10_b, h11_b, h12_b, h2_b, h13_b, h14_b, h15_b, h3_b, h16_b, h17_b, h18_b, h19_b)
+            else:
+                h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b), sel(many_a > 0, h15_a, h15_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h16_a, h16_b), sel(many_a > 0, h17_a, h17_b), sel(many_a > 0, h18_a, h18_b), sel(many_a > 0, h19_a, h19_b)
+            many = i4(many_a + many_b)
+    return seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19
+
+
+@cuda.jit(device=True)
+def output_0(h, h2, h3):
+    return f4(h + 2.0 * h2 + 3.0 * h3)
+
+
+@cuda.jit(device=True)
+def output_1(h4):
+    return f4(h4)
+
+
+@cuda.jit(device=True)
+def finish(seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19):
+    return output_0(h, h2, h3), output_1(h4)
+
+
+@cache
+def make(warps, stage, slots):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_x = 1
+    shift_x, mask_x = turns_of(slots * words_x, 32)
+    steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
+    room_x = max(steps_x * span, 1)
+
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_h1, part_h5, part_h6, part_h4, part_h7, part_h8, part_h9, part_h, part_h10, part_h11, part_h12, part_h2, part_h13, part_h14, part_h15, part_h3, part_h16, part_h17, part_h18, part_h19, out_0, out_1):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
+        o_x = rest * s_x
+        p_x = address(x) + o_x * SIZE
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_x = cuda.shared.array(room_x, f4)
+        seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = i4(0), 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0
+        first, more = 0, True
+        while more:
+            if joins:
+                there = thread < parts
+                place = row * parts + sel(there, thread, i8(0))
+                seen = sel(there, part_seen[place], i4(0))
+                h1 = sel(there, part_h1[place], 0.0)
+                h5 = sel(there, part_h5[place], 0.0)
+                h6 = sel(there, part_h6[place], 0.0)
+                h4 = sel(there, part_h4[place], 0.0)
+                h7 = sel(there, part_h7[place], 1.0)
+                h8 = sel(there, part_h8[place], 0.0)
+                h9 = sel(there, part_h9[place], 0.0)
+                h = sel(there, part_h[place], 0.0)
+                h10 = sel(there, part_h10[place], 0.0)
+                h11 = sel(there, part_h11[place], 1.0)
+                h12 = sel(there, part_h12[place], 0.0)
+                h2 = sel(there, part_h2[place], 0.0)
+                h13 = sel(there, part_h13[place], 0.0)
+                h14 = sel(there, part_h14[place], 0.0)
+                h15 = sel(there, part_h15[place], 1.0)
+                h3 = sel(there, part_h3[place], 0.0)
+                h16 = sel(there, part_h16[place], 0.0)
+                h17 = sel(there, part_h17[place], 0.0)
+                h18 = sel(there, part_h18[place], 0.0)
+                h19 = sel(there, part_h19[place], 1.0)
+            else:
+                cuda.syncthreads()
+                lead = p_x + (begin + first) * words_x * SIZE
+                skew_x = lead // SIZE % (32 // SIZE)
+                stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+                cuda.syncthreads()
+                seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = fold(seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = combine(seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19, 32, lane)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_h1 = cuda.shared.array(32, f8)
+            shared_h5 = cuda.shared.array(32, f8)
+            shared_h6 = cuda.shared.array(32, f8)
+            shared_h4 = cuda.shared.array(32, f8)
+            shared_h7 = cuda.shared.array(32, f8)
+            shared_h8 = cuda.shared.array(32, f8)
+            shared_h9 = cuda.shared.array(32, f8)
+            shared_h = cuda.shared.array(32, f8)
+            shared_h10 = cuda.shared.array(32, f8)
+            shared_h11 = cuda.shared.array(32, f8)
+            shared_h12 = cuda.shared.array(32, f8)
+            shared_h2 = cuda.shared.array(32, f8)
+            shared_h13 = cuda.shared.array(32, f8)
+            shared_h14 = cuda.shared.array(32, f8)
+            shared_h15 = cuda.shared.array(32, f8)
+            shared_h3 = cuda.shared.array(32, f8)
+            shared_h16 = cuda.shared.array(32, f8)
+            shared_h17 = cuda.shared.array(32, f8)
+            shared_h18 = cuda.shared.array(32, f8)
+            shared_h19 = cuda.shared.array(32, f8)
+            if not alone:
+                if lane == 0:
+                    shared_seen[warp] = seen
+                    shared_h1[warp] = h1
+                    shared_h5[warp] = h5
+                    shared_h6[warp] = h6
+                    shared_h4[warp] = h4
+                    shared_h7[warp] = h7
+                    shared_h8[warp] = h8
+                    shared_h9[warp] = h9
+                    shared_h[warp] = h
+                    shared_h10[warp] = h10
+                    shared_h11[warp] = h11
+                    shared_h12[warp] = h12
+                    shared_h2[warp] = h2
+                    shared_h13[warp] = h13
+                    shared_h14[warp] = h14
+                    shared_h15[warp] = h15
+                    shared_h3[warp] = h3
+                    shared_h16[warp] = h16
+                    shared_h17[warp] = h17
+                    shared_h18[warp] = h18
+                    shared_h19[warp] = h19
+                cuda.syncthreads()
+                if warp == 0:
+                    seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                    h1 = sel(lane < warps, shared_h1[lane % warps], 0.0)
+                    h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
+                    h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
+                    h4 = sel(lane < warps, shared_h4[lane % warps], 0.0)
+                    h7 = sel(lane < warps, shared_h7[lane % warps], 1.0)
+                    h8 = sel(lane < warps, shared_h8[lane % warps], 0.0)
+                    h9 = sel(lane < warps, shared_h9[lane % warps], 0.0)
+                    h = sel(lane < warps, shared_h[lane % warps], 0.0)
+                    h10 = sel(lane < warps, shared_h10[lane % warps], 0.0)
+                    h11 = sel(lane < warps, shared_h11[lane % warps], 1.0)
+                    h12 = sel(lane < warps, shared_h12[lane % warps], 0.0)
+                    h2 = sel(lane < warps, shared_h2[lane % warps], 0.0)
+                    h13 = sel(lane < warps, shared_h13[lane % warps], 0.0)
+                    h14 = sel(lane < warps, shared_h14[lane % warps], 0.0)
+                    h15 = sel(lane < warps, shared_h15[lane % warps], 1.0)
+                    h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
+                    h16 = sel(lane < warps, shared_h16[lane % warps], 0.0)
+                    h17 = sel(lane < warps, shared_h17[lane % warps], 0.0)
+                    h18 = sel(lane < warps, shared_h18[lane % warps], 0.0)
+                    h19 = sel(lane < warps, shared_h19[lane % warps], 1.0)
+                    seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = combine(seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19, warps, lane)
+            first += slots * span
+            more = first < length and not joins
+            seen = sel(thread == 0, seen, i4(0))
+            h1 = sel(thread == 0, h1, 0.0)
+            h5 = sel(thread == 0, h5, 0.0)
+            h6 = sel(thread == 0, h6, 0.0)
+            h4 = sel(thread == 0, h4, 0.0)
+            h7 = sel(thread == 0, h7, 1.0)
+            h8 = sel(thread == 0, h8, 0.0)
+            h9 = sel(thread == 0, h9, 0.0)
+            h = sel(thread == 0, h, 0.0)
+            h10 = sel(thread == 0, h10, 0.0)
+            h11 = sel(thread == 0, h11, 1.0)
+            h12 = sel(thread == 0, h12, 0.0)
+            h2 = sel(thread == 0, h2, 0.0)
+            h13 = sel(thread == 0, h13, 0.0)
+            h14 = sel(thread == 0, h14, 0.0)
+            h15 = sel(thread == 0, h15, 1.0)
+            h3 = sel(thread == 0, h3, 0.0)
+            h16 = sel(thread == 0, h16, 0.0)
+            h17 = sel(thread == 0, h17, 0.0)
+            h18 = sel(thread == 0, h18, 0.0)
+            h19 = sel(thread == 0, h19, 1.0)
+        if splits:
+            if thread == 0:
+                part_seen[item * parts + part] = seen
+                part_h1[item * parts + part] = h1
+                part_h5[item * parts + part] = h5
+                part_h6[item * parts + part] = h6
+                part_h4[item * parts + part] = h4
+                part_h7[item * parts + part] = h7
+                part_h8[item * parts + part] = h8
+                part_h9[item * parts + part] = h9
+                part_h[item * parts + part] = h
+                part_h10[item * parts + part] = h10
+                part_h11[item * parts + part] = h11
+                part_h12[item * parts + part] = h12
+                part_h2[item * parts + part] = h2
+                part_h13[item * parts + part] = h13
+                part_h14[item * parts + part] = h14
+                part_h15[item * parts + part] = h15
+                part_h3[item * parts + part] = h3
+                part_h16[item * parts + part] = h16
+                part_h17[item * parts + part] = h17
+                part_h18[item * parts + part] = h18
+                part_h19[item * parts + part] = h19
+        elif warp == 0 or alone:
+            result_0, result_1 = finish(seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19)
+            if live and thread == 0:
+                store_one(address(out_0) + (item) * SIZE, f4(result_0))
+                store_one(address(out_1) + (item) * SIZE, f4(result_1))
+
+    return kernel
+
+
+AXES = {'x': ('l',)}
+DTYPES = {'x': np.float32}
+OUTPUTS = [((), np.float32), ((), np.float32)]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+
+
+def checked(arrays):
+    """Lengths of axes, the batch's shape, and how far apart an array's parts of the batch are; raises ValueError for arrays that do not fit."""
+    sizes, leading, steps = {}, (), {}
+    for name, array in arrays.items():
+        there, own = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None), AXES[name]
+        if there is None:
+            raise TypeError(f"{name} is {type(array).__name__}, which is no array; give one of NumPy, CuPy or torch")
+        shape, dtype = tuple(there["shape"]), np.dtype(there["typestr"])
+        ahead, inner = shape[:len(shape) - len(own)], shape[len(shape) - len(own):] if own else ()
+        dense = tuple(dtype.itemsize * math.prod(shape[n + 1:]) for n in range(len(shape)))
+        for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
+                             (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
+                             (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
+                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
+                             (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
+            if not right:
+                raise ValueError(f"{name} of shape {shape}: {wrong}")
+        sizes.update(zip(own, inner))
+        leading, steps[name] = leading or ahead, np.int64(math.prod(inner) if ahead else 0)
+    return sizes, leading, steps
+
+
+def plan(x):
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    arrays = {'x': x}
+    sizes, leading, steps = checked(arrays)
+    items, length = math.prod(leading), sizes['l']
+    state = 0
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * 1
+    shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    piece = -(-length // parts // 32) * 32 if parts > 1 else length
+    launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
+    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
+    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+
+
+def launch(x, stream=0):
+    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
+
+    Raises ValueError or TypeError for arrays that do not fit.
+    """
+    launches, arguments, held, shapes = plan(x)
+    host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
+    flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
+            cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    parts = [cuda.device_array(count, dtype, stream=stream) for count, (dtype, _) in zip(held, HELD)]
+    outputs = [cuda.device_array(math.prod(shape), dtype, stream=stream) for shape, (_, dtype) in zip(shapes, OUTPUTS)]
+    for chosen, blocks, threads in launches:
+        make(*chosen)[blocks, threads, stream](*flat, *parts, *outputs)
+    results = [(each.copy_to_host(stream=stream) if host else each).reshape(shape) for each, shape in zip(outputs, shapes)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+ALL_AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return ALL_AXES.index(axis) - len(ALL_AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of ALL_AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(ALL_AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(ALL_AXES), len(own) - len(ALL_AXES)), own)
+
+
+def stepped(axis, length, place, every, states, elements, step):
+    """A recurrence, one element after the other: the last of state number `place`, or that after or before every element."""
+    seen, dim = [], along(axis)
+    states = tuple(np.reshape(np.asarray(state, np.float64), (1,) * (len(ALL_AXES) - np.ndim(state)) + np.shape(state)) for state in states)
+    for at in range(length):
+        here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
+        after = step(*states, *here)
+        seen += [(after if every == "after" else states)[place]] if every else []
+        states = after
+    return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in ALL_AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(ALL_AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def definition(x):
+    """dfa_transition as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = 0 + np.where(x == 1, 1, 0)
+    t2 = 0 + np.where(x == 2, 1, 0)
+    t3 = 0 + np.where(x == 0, 1, 0)
+    return (taken_out(stepped("l", lengths["l"], 1, "", (1, 0, 0, 0,), (t1, t2, t3,), lambda p0, p1, p2, p3, e1, e2, e3: (0 + e1 * p0 + e2 * p1 + e3 * p2 + 0 * p3, 0 + e3 * p0 + e3 * p1 + 0 * p2 + e1 * p3, 0 + e2 * p0 + 0 * p1 + e1 * p2 + e2 * p3, 0 + 0 * p0 + e1 * p1 + e2 * p2 + e3 * p3,)) + 2 * stepped("l", lengths["l"], 2, "", (1, 0, 0, 0,), (t1, t2, t3,), lambda p0, p1, p2, p3, e1, e2, e3: (0 + e1 * p0 + e2 * p1 + e3 * p2 + 0 * p3, 0 + e3 * p0 + e3 * p1 + 0 * p2 + e1 * p3, 0 + e2 * p0 + 0 * p1 + e1 * p2 + e2 * p3, 0 + 0 * p0 + e1 * p1 + e2 * p2 + e3 * p3,)) + 3 * stepped("l", lengths["l"], 3, "", (1, 0, 0, 0,), (t1, t2, t3,), lambda p0, p1, p2, p3, e1, e2, e3: (0 + e1 * p0 + e2 * p1 + e3 * p2 + 0 * p3, 0 + e3 * p0 + e3 * p1 + 0 * p2 + e1 * p3, 0 + e2 * p0 + 0 * p1 + e1 * p2 + e2 * p3, 0 + 0 * p0 + e1 * p1 + e2 * p2 + e3 * p3,)), '', lengths), taken_out(stepped("l", lengths["l"], 0, "", (0, 1, 0, 0, 0,), (t1, t2, t3,), lambda visits, p0, p1, p2, p3, e1, e2, e3: (visits + (0 + 0 * p0 + e1 * p1 + e2 * p2 + e3 * p3), 0 + e1 * p0 + e2 * p1 + e3 * p2 + 0 * p3, 0 + e3 * p0 + e3 * p1 + 0 * p2 + e1 * p3, 0 + e2 * p0 + 0 * p1 + e1 * p2 + e2 * p3, 0 + 0 * p0 + e1 * p1 + e2 * p2 + e3 * p3,)), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""
+    if not cuda.is_available():
+        print("There is no GPU here, or no driver for one: nothing was checked.")
+        return 1
+    errors = {}
+    for length in (1, 31, 1000, 8191, 100000):
+        rng = np.random.default_rng(length)
+        arrays = {"x": rng.integers(0, 2, (3, length)).astype(DTYPES['x'])}
+        with np.errstate(all="ignore"):
+            wanted = definition(*arrays.values())
+        errors[length] = distance(launch(*arrays.values()), wanted)
+        print(f"dfa_transition, l = {length}: error {errors[length]:.1e} of the largest value, at most 0.0001 is right")
+    return 0 if max(errors.values()) <= 0.0001 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

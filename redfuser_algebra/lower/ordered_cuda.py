@@ -1,0 +1,39 @@
+"""Print a tile program with ordered states: elements are taken, and states merged, in the order in which they lie.
+
+Out: a module as `columns_cuda` prints it.  A tile passes through shared memory; each thread folds neighbouring elements,
+the block merges its threads' states, and the first thread goes on from there to the next tile.
+"""
+from __future__ import annotations
+
+from redfuser_algebra.lower.columns_cuda import ColumnPrinter
+from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.ordered_functions import OrderedFunctions
+from redfuser_algebra.lower.tile import TileProgram
+
+
+def has_order(program: TileProgram) -> bool:
+    """Whether the order of elements counts in the state of a program."""
+    return any(update.ordered for update in program.updates)
+
+
+def without_kernel(program: TileProgram) -> bool:
+    """Whether order counts in a way that kernels do not follow yet: at every element of an output, or in states with columns."""
+    ordered = [update for update in program.updates if update.ordered]
+    return bool(program.running or ordered and program.maps) or any(program.columns(update.axes) for update in ordered)
+
+
+class OrderedRowPrinter(ColumnPrinter):
+    """The pieces of the module; long tiles of few warps, as a merge takes longer than a step."""
+
+    functions_of = OrderedFunctions
+    shapes = "(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1"
+
+    def _stride(self, name: str) -> str:
+        return f"slots * words_{name}"
+
+    def _sweep(self) -> list[str]:
+        """Tile after tile; in a join, the parts are the only one."""
+        functions, parts = self.functions, self._joined_parts()
+        kept = [f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in zip(self._numbers(), functions.identities(), strict=True)]
+        return [*self._empty(), "first, more = 0, True", "while more:", *indented([*parts, "else:", *indented([*self._loaded(), self._folded()]),
+                *self._merges(), "first += slots * span", "more = first < length and not joins", *kept])]
