@@ -76,7 +76,7 @@ def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_pa
 
 
 @needs_toolchain
-@pytest.mark.parametrize("name", [*SOME[:4], "max_subarray", "bracket_balance", *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])])
+@pytest.mark.parametrize("name", [*SOME[:4], "max_subarray", "iir_biquad", *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])])
 def test_ragged_lengths(name):
     made = kernel(name)
     for length in (1, 3, 31, 255):
