@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lowered import interpreted, plain_module
 
 import redfuser_algebra.language.functions as ra
+from redfuser_algebra.catalogue import operators
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.fused import decide, fuse
 from redfuser_algebra.language.cascade import cascades, primary
@@ -306,9 +307,11 @@ def test_a_map_that_sees_only_what_came_before_reads_its_elements_once():
     assert not program.folds and sweep.count("for t0 in") == 1 and lower(shares, fuse(shares).form).folds
 
 
-def test_a_cuda_kernel_is_refused_with_a_remedy():
+@pytest.mark.parametrize("name", ["cum_scans", "attn_gated_linear"])
+def test_a_cuda_kernel_is_refused_with_a_remedy(name):
+    """At every element, and in states with columns, order is not followed there."""
     with pytest.raises((LoweringError, OperatorError), match="CPU kernel"):
-        fuse(queue).kernel("cuda")
+        fuse(operators[name]).kernel("cuda")
 
 
 @pytest.mark.parametrize("wrong, words", [

@@ -20,7 +20,7 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if without_kernel(program):
-        raise LoweringError(f"a CUDA kernel of {program.name}", "its threads take elements in any order, and this state keeps theirs",
+        raise LoweringError(f"a CUDA kernel of {program.name}", "order counts at every element of an output, or in a state with columns, and its threads do not follow it there",
                             'run the operator with the CPU kernel: backend="cpu"')
     if wgmma:
         if not has_products(program):
