@@ -176,7 +176,7 @@ def examples(draw):
     """A few elements, the parameters, and to which part each element belongs."""
     n = draw(st.integers(1, 6))
     x = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
-    g = array(draw, (n,), FEW)
+    g = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
     owner = draw(arrays(int, n, elements=st.integers(0, 2)))
     return x, g, owner
 

@@ -213,6 +213,9 @@ def between(first, last, x):
     return state
 
 
+ANY = (0, 1, -1, 2, 0.5, -2, -0.5, 3)
+POSITIVE = (1, 2, 0.5, 3, 0.25, 1.5)
+UNIT = (0.5, 0.25, 0.75, 0.125)
 FEW = (0, 1)
 
 
@@ -226,7 +229,7 @@ def array(draw, shape, *palettes):
 def examples(draw):
     """A few elements, the parameters, and where they are cut into three neighbours."""
     n = draw(st.integers(3, 6))
-    x = array(draw, (n,), FEW)
+    x = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
     cuts = sorted(draw(st.sets(st.integers(1, n - 1), min_size=2, max_size=2)))
     return x, cuts
 

@@ -165,7 +165,7 @@ def examples(draw):
     """A few elements, the parameters, and to which part each element belongs."""
     n = draw(st.integers(1, 6))
     x = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
-    c = array(draw, (n,), FEW)
+    c = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
     owner = draw(arrays(int, n, elements=st.integers(0, 2)))
     return x, c, owner
 

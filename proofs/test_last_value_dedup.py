@@ -187,7 +187,7 @@ def examples(draw):
     """A few elements, the parameters, and to which part each element belongs."""
     n = draw(st.integers(1, 6))
     v = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
-    k = array(draw, (n,), FEW)
+    k = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
     t = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
     owner = draw(arrays(int, n, elements=st.integers(0, 2)))
     return v, k, t, owner

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from importlib import import_module
 
 import numpy as np
+
 from redfuser_algebra.console import table_of
 from redfuser_algebra.discover.show import columns
 from redfuser_algebra.fused import Fused, Verdict, decide

@@ -105,6 +105,8 @@ SPOILT = [
     ("prod_scaled", "ratio(part.m, m_new)", "ratio(m_new, part.m)"),
     ("mean_absolute_deviation", "np.abs(x - np.sum(x) / len(x))", "x - np.sum(x) / len(x)"),
     ("count_above_mean", "> np.sum(x)", "> 0 * np.sum(x)"),
+    ("anova_f", "(len(x) - 2)", "(len(x) - 1)"),
+    ("uint8_zero_point_quant", "u = np.round(-t / p)", "u = np.round(-t / p) + 1"),
 ]
 
 

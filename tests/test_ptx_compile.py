@@ -100,7 +100,7 @@ def test_what_was_compiled_is_kept_until_anything_changes(monkeypatch, tmp_path)
     others = ("other", (1, "whole"), [(np.dtype("f8"),), np.dtype("i8")], "sm_90a")
     assert [kept.kept(*asked[:place], other, *asked[place + 1:]) for place, other in enumerate(others)] == 4 * [None]
     path, = (tmp_path / "kernels").iterdir()
-    for broken in (b"", b"x", path.read_bytes()[:-9], zlib.compress(b"x"), zlib.compress(b"")):
+    for broken in (b"", b"x", path.read_bytes()[:-9], zlib.compress(b"x"), zlib.compress(b""), zlib.compress(b"[1]"), zlib.compress(b'{"cubin": ""}')):
         path.write_bytes(broken)
         assert kept.kept(*asked) is None
     kept.keep(made, *asked)

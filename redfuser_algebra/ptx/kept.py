@@ -1,13 +1,15 @@
-"""Compiled kernels are kept on disk, each under the hash of all that decides what the compilers make of it.
+"""Compiled kernels are kept on disk, each under the hash of all that decides what the compilers make of it: data, no code of Python's.
 
 In: a kernel file's text, the choice of its plan, types and an architecture.  Out: what was made of them before, if anything.
 """
 from __future__ import annotations
 
 import hashlib
-import pickle
+import json
 import platform
 import zlib
+from base64 import b64decode, b64encode
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -26,16 +28,17 @@ def kept(text: str, *chosen: object) -> Compiled | None:
     if toolchain_missing():
         return None
     try:
-        return pickle.loads(zlib.decompress(_place(text, chosen).read_bytes()))
-    except (OSError, zlib.error, pickle.UnpicklingError, EOFError, AttributeError, TypeError):
+        record = json.loads(zlib.decompress(_place(text, chosen).read_bytes()))
+        return Compiled(**record | {"cubin": b64decode(record["cubin"])})
+    except (OSError, zlib.error, ValueError, KeyError, TypeError):
         return None
 
 
 def keep(compiled: Compiled, text: str, *chosen: object) -> None:
     """Remember what this text became with these choices, if the folder can be written."""
-    place = _place(text, chosen)
+    place, record = _place(text, chosen), asdict(compiled) | {"cubin": b64encode(compiled.cubin).decode()}
     try:
-        written_whole(place, zlib.compress(pickle.dumps(compiled)))
+        written_whole(place, zlib.compress(json.dumps(record).encode()))
         files = sorted(place.parent.glob(f"*{place.suffix}"), key=lambda path: path.stat().st_mtime)
         for old in files[:-MOST]:
             old.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 PLACED = hasattr(os, "sched_setaffinity")
 """Whether the system lets a thread's processors be chosen."""
 
-MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or len(os.sched_getaffinity(0) if PLACED else [0])
+MOST_THREADS = int(os.environ.get("REDFUSER_THREADS", "0")) or (len(os.sched_getaffinity(0)) if PLACED else os.cpu_count() or 1)
 
 _lock = threading.Lock()
 _hired: list[_Worker] = []

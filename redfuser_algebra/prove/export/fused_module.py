@@ -8,10 +8,10 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.show import summary, text_sections
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.mathematics import mathematics
-from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.export.blocks import INDENT, WIDTH, wrapped
@@ -199,16 +199,12 @@ def palettes(trials: Space, operator: Operator) -> list[str]:
     """The numbers that inputs are drawn from."""
     rounds = [term for term in subterms(*operator.outputs) if term.op in ("round", "cast")]
     between = BETWEEN_STEPS if rounds else {}
-    used = {name for each in operator.inputs for name in _palettes(trials, operator, each)}
+    used = {name for each in operator.inputs for name in _palettes(trials, each)}
     return [f"{word} = {between.get(name, values)}" for name, (word, values) in PALETTES.items() if name in used]
 
 
-def _palettes(trials: Space, operator: Operator, name: str) -> tuple[str, ...]:
-    """The palettes that an input is drawn from: labels, which are compared with numbers, are such numbers."""
-    compared = {side for term in subterms(*operator.outputs) if term.op == "equal" for side in term.args
-                if any(other.op == "const" for other in term.args)}
-    if any(side.op == "input" and side.name == name for side in compared):
-        return ("few",)
+def _palettes(trials: Space, name: str) -> tuple[str, ...]:
+    """The palettes that an input is drawn from."""
     return ("any", "positive", "unit", "few") if set(trials.palettes[name]) == set(PALETTES) else trials.palettes[name]
 
 
@@ -230,7 +226,7 @@ def examples(f: Functions, trials: Space, dealt: tuple[str, str, str] = OWNERS) 
              f"{INDENT}n = draw(st.integers({max(1 if dealt is OWNERS else PARTS, trials.shortest)}, {max(LONGEST, trials.shortest + 2)}))"]
     made = []
     for name, own in f.operator.inputs.items():
-        words = [PALETTES[palette][0] for palette in _palettes(trials, f.operator, name)]
+        words = [PALETTES[palette][0] for palette in _palettes(trials, name)]
         shape = ["n" if axis == f.axis else str(trials.sizes[axis]) for axis in own]
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
         lines += wrapped(f"{INDENT}{spelt(name)} = ", f"array(draw, {text}, {', '.join(words)})")
