@@ -139,6 +139,16 @@ FUNCTIONS = [
     (lambda x: (np.cov(x), np.corrcoef(x), np.cov(x, rowvar=False, bias=True)), TABLE), (lambda x: (x.argmax(), np.argmin(x), np.nanargmax(x, 1)), TABLE),
     (lambda x: np.arcsin(x / 9).sum(1) + np.arccos(x / 9).max(1) + np.arcsinh(x).sum(1) + np.arctanh(x / 9).sum(1) + np.arccosh(1 + x * x).sum(1), TABLE),
     (lambda x: np.select([x > 1, x < -1], [x, -x], 0).sum(1) + np.fmod(x, 0.7).sum(1) + np.sinc(x).sum(1) + np.divmod(x, 2)[0].sum(1), TABLE),
+    (lambda x: max(x.max(), 0.5, x[0]) - min(1, x.min()), ROW), (lambda x: np.abs(np.diff(x)).sum() + np.diff(x, 2).max(), ROW),
+    (lambda x: (x[2:] * x[:-2]).sum() / (x[1:] - x.mean()).var() + x[1:].argmax() + x[:-3].size, ROW),
+    (lambda x: np.cumsum(x[1:]).max() - np.cumsum(x)[1:].min() + (np.arange(len(x) - 1) * x[1:]).sum(), ROW),
+    (lambda x, t: np.trapezoid(x, t) + np.trapezoid(x * x), {"x": "l", "t": "l"}), (lambda x: np.diff(x, axis=0).sum(1).max(), TABLE),
+    (lambda x: np.trapezoid(x, dx=0.5, axis=0), TABLE), (lambda x: np.einsum("i,i->", x[1:], x[:-1]) + x[:-1] @ x[1:], ROW),
+    (lambda x: x[x > 0].sum() / x[x > 0].size + (x[x > 0] ** 2).max() + x[x > 0] @ np.exp(x[x > 0]), ROW),
+    (lambda x: (x[x[:, 0] > 0].mean(0), np.sqrt((x[x[:, 0] > 0] ** 2).sum(1)).max(), x[x > 0].std()), TABLE),
+    (lambda x: np.count_nonzero(x[x > 0] > 1) + np.linalg.norm(x[x < 1]) + x[x > 0].astype(int).sum(), ROW),
+    (lambda x: ((np.diag(x.T @ x) ** 2).sum(), np.trace(x @ x.T), np.diag(x[0]) @ x[1]), TABLE), (lambda x: np.eye(3) @ x + np.cross(x, x[::1] + 1).sum(0), {"x": "k k"}),
+    (lambda x: np.bincount(x.argmax(1), minlength=x.shape[1]) / len(x), TABLE), (lambda x: x * np.array([0.1, 0.2, 0.4]), {"x": "b k"}),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
 ]
 
@@ -211,10 +221,14 @@ def branching(x):
 REFUSED = [
     (branching, ROW, "a branch on the elements", "if x.max() > 0"),
     (lambda x: float(x.sum()), ROW, "an element as a Python number", "float(x.sum())"),
-    (lambda x: max(x.max(), 0), ROW, "a branch on the elements", ""),
+    (lambda x: max(x, key=abs), ROW, "a Python loop", ""), (lambda x: min(x, 0), ROW, "a branch on the elements", ""),
     (lambda x: sum(v for v in x), ROW, 'a Python loop over axis "l"', "for v in x"),
     (lambda x: range(x.argmax()), ROW, "an element as a position or length", ""),
-    (lambda x: np.diff(x).max(), ROW, "neighbours", "np.diff"), (lambda x: np.cumsum(x).max(), TABLE, "flattened", "np.cumsum"),
+    (lambda x: np.diff(x), ROW, 'a part of axis "l"', ""), (lambda x: np.diff(x, prepend=0).sum(), ROW, "joined end to end", "np.diff"),
+    (lambda x: (x[1:, None] - x).sum(), ROW, "meet all those of the axis", ""), (lambda x: (x[1:] - x[2:]).sum(), ROW, "different axes", "x[1:]"),
+    (lambda x: (x[1:, None] * x[:-1]).max(), ROW, "another slice of it", ""), (lambda x: np.convolve(x, x), ROW, "neighbours", "np.convolve"),
+    (lambda x: np.diag(x, 1).sum(), ROW, "the main diagonal", "np.diag"), (lambda x: np.diag(x).sum(), TABLE, "not one axis twice", "np.diag"),
+    (lambda x: np.bincount(x), ROW, "depends on the values", "np.bincount"), (lambda x: np.cumsum(x).max(), TABLE, "flattened", "np.cumsum"),
     (lambda x: np.median(x), TABLE, "an order statistic of a flattened array", "np.median"),
     (lambda x: np.nanmedian(x), ROW, "an order statistic", "np.nanmedian"),
     (lambda x: np.quantile(x, [0.1, 0.9]), ROW, "one q", "np.quantile"),
@@ -223,12 +237,14 @@ REFUSED = [
     (lambda x: np.sort(x).sum(), ROW, "a sorted array as a whole", ""),
     (lambda x: np.einsum("ii", x @ x.T), TABLE, "each letter stands for one", "np.einsum"),
     (lambda x, y: x + y, {"x": "l", "y": "k"}, 'axis "l" meets axis "k"', "x + y"),
-    (lambda x: x[1:].sum(), ROW, "only whole axes are read", "x[1:]"),
-    (lambda x: x[x > 0].sum(), ROW, "elements selected by a mask", "x[x > 0]"),
+    (lambda x: x[len(x) // 2:].sum(), ROW, "more than a few elements away", "x[len(x) // 2:]"),
+    (lambda x: x[x > 0], ROW, "elements selected by a mask", ""), (lambda x: x[x > 0] * x[x < 0], ROW, "the same mask", "x[x > 0]"),
+    (lambda x: x[x > 0][0], ROW, "an index, a length", "x[x > 0]"), (lambda x: np.median(x[x > 0]), ROW, "depends on the values", "np.median"),
     (lambda x: np.where(x > 0)[0], ROW, "np.where with one argument", ""),
     (lambda x: np.concatenate([x, x]).sum(), ROW, "joined end to end", ""),
     (lambda x: x.reshape(3, -1).sum(), ROW, "cuts an axis", ""),
-    (lambda x: x * np.array([0.1, 0.2, 0.4]), ROW, "no axis of the inputs has that length", ""),
+    (lambda x: x * np.sqrt(np.arange(20)), ROW, "no axis of the inputs has that length", ""),
+    (lambda x: x * np.array([0.1, 0.2]) + (x * np.ones(3)).sum(), ROW, "cannot be told apart", ""),
     (lambda x: (x * np.sqrt(np.ones(x.size) * np.arange(1.0, 1 + len(x)) ** 2 % 7)).sum(), ROW, "no simple function", ""),
     (lambda x: x.sum() * math.lgamma(len(x)), ROW, "depends on the length of an axis", ""),
     (lambda x: np.mean(x, axis=2), TABLE, "the array has 2 dimensions", ""),
@@ -268,7 +284,7 @@ def test_a_write_that_others_would_see_is_refused():
 
 
 def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
-    before = np.asarray, np.arange, math.sqrt
+    before = np.asarray, np.arange, math.sqrt, max
     inside, done = threading.Event(), threading.Event()
 
     def slow(x):
@@ -285,7 +301,7 @@ def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
         done.set()
         with pytest.raises(ra.OperatorError):
             running.result()
-    assert (np.asarray, np.arange, math.sqrt) == before
+    assert (np.asarray, np.arange, math.sqrt, max) == before
 
 
 @pytest.mark.parametrize("function, axes, fusable", [
@@ -316,6 +332,22 @@ def test_results_keep_dimensions_of_length_one(rng):
     with pytest.raises(ra.OperatorError, match="length one"):
         fused(x, out=out[::-1])
     assert ra.parse_operator(str(fused.operator)) == fused.operator
+
+
+def test_an_axis_that_meets_a_list_has_its_length(rng):
+    r = rng.standard_normal((6, 3))
+    spread = ra.trace(lambda r: ((r * r).sum(1)[:, None, None] * np.eye(3) - r[:, :, None] * r[:, None]).sum(0), r="l c")
+    np.testing.assert_allclose(ra.fuse(spread)(r), (r * r).sum() * np.eye(3) - r.T @ r, 1e-12)
+    listed = ra.trace(lambda r: (r * np.array([1, 2, 5])).sum(), r="l c")
+    assert ra.parse_operator(str(listed)) == listed and spread.lengths == listed.lengths == {"c": 3}
+    with pytest.raises(ra.OperatorError, match="it is written for 3"):
+        ra.fuse(spread)(r[:, :2])
+
+
+def test_roundings_may_be_regrouped_where_that_is_said():
+    scaled = lambda x, w: np.round(x / (np.abs(x).max() / 127)) @ w
+    assert ra.decide(ra.trace(scaled, x="l", w="l")).status == "not fusable"
+    assert ra.decide(ra.trace(scaled, x="l", w="l", reassociate=True)).reason == "rounding"
 
 
 def test_a_number_that_only_looks_like_a_length():

@@ -32,7 +32,8 @@ class Binding:
 class Signature:
     """What a call is checked against: inputs with their axes, parameters with defaults, lengths of top-k axes.
 
-    `again` says which inputs are another one once more, where a call does not give them.
+    `again` says which inputs are another one once more, where a call does not give them; `lengths` are those that axes
+    must have.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Signature:
     params: Mapping[str, bool | int | float | None]
     tops: Mapping[str, Expr]
     again: Mapping[str, str] = field(default_factory=dict)
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
     def completed(self, given: dict[str, object]) -> dict[str, object]:
         """What was given, and inputs that are another one once more."""
@@ -140,6 +142,8 @@ def _sizes(signature: Signature, values: dict[str, np.ndarray], params: dict) ->
             if sizes.setdefault(axis, length) != length:
                 raise OperatorError(f"a call of {signature}", f"axis {axis} has length {sizes[axis]} in {origin[axis]} "
                                     f"and {length} in {name}", _shapes(signature, values, axis))
+            if signature.lengths.get(axis, length) != length:
+                raise OperatorError(f"a call of {signature}", f"axis {axis} has length {length} in {name}", f"it is written for {signature.lengths[axis]}")
             origin.setdefault(axis, name)
     for axis, count in signature.tops.items():
         k = _chosen(count, sizes, params)

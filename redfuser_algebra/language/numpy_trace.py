@@ -12,28 +12,31 @@ from types import MappingProxyType
 import numpy as np
 
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
 from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
 from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
+from redfuser_algebra.language.tracing.elementwise import regrouping
 from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
 from redfuser_algebra.language.tracing.patched import letting_arrays_pass
 from redfuser_algebra.language.tracing.place import excerpt
+from redfuser_algebra.language.tracing.stretches import on_whole_axes
 
 ROUNDS = 20
 """How often axes that meet are made one before the function is given up."""
 
 
-def trace(function: Callable, /, *, name: str | None = None, assume: str = "", **given: object) -> Operator:
+def trace(function: Callable, /, *, name: str | None = None, assume: str = "", reassociate: bool = False, **given: object) -> Operator:
     """The operator that a function written with NumPy computes.
 
     Each argument of the function is given by name: an array as the names of its axes (`X="b l"`, `""` for a number
     that varies from call to call in batches), or as an example array whose axes are to be named by what meets what; a
     scalar parameter as `float`, `int`, `bool`, or as its default.  Arguments annotated with axes need not be given,
     and those with a default are parameters if it is a float, and otherwise keep it.  Anything of NumPy with
-    a meaning over named axes may be used: ufuncs, reductions, products, broadcasting, whole-axis indexing, np.where.
+    a meaning over named axes may be used: ufuncs, reductions, products, broadcasting, indexing, np.where.  `assume` states
+    conditions ("x > 0, w >= 0"), and `reassociate` permits what `ra.round(…, reassociate=True)` does for all roundings.
 
     Raises OperatorError, with the line named, for branches and loops that depend on elements, functions without a
     meaning here, and axes that cannot be told apart.
@@ -49,16 +52,22 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", *
     inputs, params, fixed = _sorted_out(name, arguments)
     inferred = any(not isinstance(axes, str) for axes in inputs.values())
     inputs = _named(name, inputs)
+    lengths: dict[str, int] = {}
     for _ in range(ROUNDS):
-        first, axes = _traced(name, function, inputs, params, fixed, inferred, 0)
-        if not axes.unions:
+        first, axes = _traced(name, function, inputs, params, fixed, lengths, inferred, 0)
+        if not axes.unions and not axes.fixed:
             break
-        inputs = _united(name, inputs, axes.unions)
-    others = (_traced(name, function, inputs, params, fixed, inferred, skip)[0] for skip in (1, 2))
+        inputs, lengths = _united(name, inputs, axes.unions), lengths | axes.fixed
+    else:
+        raise OperatorError(f"a trace of {name}", "its axes cannot be told apart: one meets arrays of different lengths",
+                            "name the axes of its inputs, and pass lists of numbers as inputs")
+    others = (_traced(name, function, inputs, params, fixed, lengths, inferred, skip)[0] for skip in (1, 2))
     arrays = _agreed(name, first, others)
-    order = _order(name, arrays)
-    exprs, inputs, again = with_copies([array.expr for array in arrays], {key: axes.distinct(own) for key, own in inputs.items()})
+    order = _order(name, arrays, axes)
+    exprs = [on_whole_axes(regrouping(array.expr) if reassociate else array.expr, axes) for array in arrays]
+    exprs, inputs, again = with_copies(exprs, {key: axes.distinct(own) for key, own in inputs.items()})
     conditions = parse_all(assume, inputs, params) if assume else ()
+    conditions += tuple(call("equal", Expr("size", (), (axis,)), length) for axis, length in lengths.items())
     return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again)
 
 
@@ -143,10 +152,10 @@ def joined(order: list[str], unions: list[tuple[str, str]], known: Mapping[str, 
     return same
 
 
-def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, inferred: bool, skip: int) -> tuple:
-    """What the function returns for traced arrays, and what was found out about axes."""
+def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, lengths: dict, inferred: bool, skip: int) -> tuple:
+    """What the function returns for traced arrays (nothing, if it has yet to be traced with other lengths), and what was found out about axes."""
     names = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
-    axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)), inferred)
+    axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)) | lengths, inferred)
     token = current.set(axes)
     try:
         arrays = {key: _input(key, axes.distinct(own)) for key, own in inputs.items()}
@@ -154,6 +163,10 @@ def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: di
         with letting_arrays_pass(), np.errstate(all="ignore"):
             result = _called(name, function, arrays | fixed)
             return _results(name, result), axes
+    except RedfuserError:
+        if not axes.fixed:
+            raise
+        return (), axes
     finally:
         current.reset(token)
 
@@ -212,9 +225,9 @@ def _agreed(name: str, first: object, others: Iterator[object]) -> list[Traced]:
                         "compute it from x.shape or x.size with NumPy's functions, or pass it as a parameter")
 
 
-def _order(name: str, arrays: list[Traced]) -> str:
+def _order(name: str, arrays: list[Traced], axes: Axes) -> str:
     """The dimensions of each array, for `define`."""
-    return ", ".join(" ".join(axis for dim in array.dims for axis in _dimension(name, array, dim)) for array in arrays)
+    return ", ".join(" ".join(axis for dim in array.dims for axis in _dimension(name, array, dim, axes)) for array in arrays)
 
 
 def _structured(result: object, exprs: list[Expr]) -> object:
@@ -224,12 +237,15 @@ def _structured(result: object, exprs: list[Expr]) -> object:
     return tuple(exprs) if isinstance(result, tuple) else exprs[0]
 
 
-def _dimension(name: str, array: Traced, dim: tuple[str, ...]) -> tuple[str, ...]:
+def _dimension(name: str, array: Traced, dim: tuple[str, ...], axes: Axes) -> tuple[str, ...]:
     """The one axis of a dimension of a result."""
     if not dim:
         return (ONE,)
     if len(dim) > 1:
         raise OperatorError(f"a trace of {name}", f"its result has the flattened dimension {written(dim)}", "reshape it back before returning it")
-    if dim and dim[0] not in array.expr.axes:
+    if dim[0] in axes.stretches:
+        raise OperatorError(f"a trace of {name}", f'its result has a part of axis "{axes.stretches[dim[0]][0]}"',
+                            "return the whole axis, with a number such as 0 where there is no result")
+    if dim[0] not in array.expr.axes:
         raise OperatorError(f"a trace of {name}", f"its result is the same all along {written(dim)}", "return it without that dimension")
     return dim

@@ -60,7 +60,13 @@ class Operator:
     @property
     def signature(self) -> Signature:
         """What calls are checked against."""
-        return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again)
+        return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again, self.lengths)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The lengths that axes are assumed to have: conditions such as size(c) = 3."""
+        sizes = [condition for condition in self.assume if condition.op == "equal" and condition.args[0].op == "size"]
+        return {condition.args[0].axis: condition.args[1].value for condition in sizes if condition.args[1].op == "const"}
 
     @property
     def orders(self) -> tuple[tuple[str, ...], ...]:

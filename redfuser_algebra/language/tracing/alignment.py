@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from redfuser_algebra.language.composition import with_leaves
-from redfuser_algebra.language.expr import Expr, substitute, subterms
+from redfuser_algebra.language.expr import Expr, children_replaced, substitute, subterms
 from redfuser_algebra.language.tracing.lengths import Axes, Dim, current
+from redfuser_algebra.language.tracing.place import refused
 
 Inputs = Mapping[str, tuple[str, ...]]
 
@@ -45,6 +46,33 @@ def _renamed(expr: Expr, axes: dict[str, str]) -> Expr:
     """An expression over other axes; names change places, so that none of those it sums over is caught."""
     free = [old for old in axes if old not in axes.values()]
     return with_leaves(expr, {}, axes | dict(zip((new for new in axes.values() if new not in axes), free, strict=True))) if axes else expr
+
+
+def moved(expr: Expr, old: str, new: str) -> Expr:
+    """An expression along another axis; what it reduces stays as it is.  Raises OperatorError where it is along both."""
+    def walk(term: Expr) -> Expr:
+        if old not in term.axes:
+            return term
+        if not term.args:
+            if new in term.axes:
+                raise refused("a diagonal", f"{term} has both of its dimensions", "pass its diagonal as an input")
+            return with_leaves(term, {}, {old: new})
+        args = tuple(map(walk, term.args))
+        return Expr("scan", args, (new, *term.attrs[1:])) if term.op == "scan" and term.axis == old else children_replaced(term, args)
+
+    return walk(expr)
+
+
+def made_one(expr: Expr, gone: str, kept: str, fresh: str) -> Expr:
+    """An expression along two axes at their equal positions; what it reduces over the one that is kept is called `fresh`."""
+    if any(term.op == "scan" and {gone, kept} <= set(term.axes) and term.axis in (gone, kept) for term in subterms(expr)):
+        raise refused("a diagonal", "a running reduction along it is no array of pairs", "reduce before taking the diagonal")
+    apart: dict[Expr, Expr] = {}
+    for term in subterms(expr):
+        args = tuple(apart[arg] for arg in term.args)
+        apart[term] = (Expr("reduce", tuple(moved(arg, kept, fresh) for arg in args), (term.monoid, fresh, term.attrs[2]))
+                       if term.op == "reduce" and term.axis == kept and gone in term.axes else children_replaced(term, args))
+    return moved(apart[expr], gone, kept)
 
 
 def with_copies(outputs: Sequence[Expr], inputs: Inputs) -> tuple[list[Expr], dict[str, tuple[str, ...]], dict[str, str]]:

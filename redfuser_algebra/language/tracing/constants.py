@@ -8,11 +8,8 @@ import numpy as np
 
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.expr import Expr, const
-from redfuser_algebra.language.tracing.lengths import Dim, current
+from redfuser_algebra.language.tracing.lengths import LISTED, Dim, current
 from redfuser_algebra.language.tracing.place import refused
-
-LISTED = 16
-"""Up to so many constants along an axis are written out one by one."""
 
 
 def number(value: float) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language import functions as ra
-from redfuser_algebra.language.expr import Expr, call
+from redfuser_algebra.language.expr import Expr, call, subterms
 
 
 def _named(name: str) -> Callable[..., Expr]:
@@ -38,6 +38,15 @@ def truth(expr: Expr) -> Expr:
 def truncated(a: Expr) -> Expr:
     """The whole part, towards 0."""
     return ra.where(a < 0, ra.ceil(a), ra.floor(a))
+
+
+def regrouping(expr: Expr) -> Expr:
+    """An expression whose roundings may all be regrouped."""
+    done: dict[Expr, Expr] = {}
+    for term in subterms(expr):
+        attrs = (*term.attrs[:-1], True) if term.op in ("round", "cast") else term.attrs
+        done[term] = Expr(term.op, tuple(done[arg] for arg in term.args), attrs)
+    return done[expr]
 
 
 ELEMENTWISE: dict[str, Callable[..., Expr]] = {

@@ -17,6 +17,9 @@ from redfuser_algebra.language.tracing.place import refused
 Dim = tuple[str, ...]
 """The axes that one dimension runs over, slowest first: none for a dimension of length one, several if flattened."""
 
+LISTED = 16
+"""Up to so many elements along an axis are spoken of one by one."""
+
 SMALLEST = 307
 """Lengths start here: code that treats short axes apart is read as for long ones."""
 
@@ -25,13 +28,18 @@ SMALLEST = 307
 class Axes:
     """The axes of one trace: `lengths` by name; `unions` collects the pairs that met, where names may be inferred.
 
-    `origins` names the axis that each copy is a second, independent index over.
+    `origins` names the axis that each copy is a second, independent index over, and `stretches` the axis that each
+    slice is a part of, with the number of elements that it leaves out.  `listed` are the axes of constants written out one
+    by one; the axes that meet them, `fixed`, have their lengths.
     """
 
     lengths: dict[str, int]
     inferred: bool = False
     unions: list[tuple[str, str]] = field(default_factory=list)
     origins: dict[str, str] = field(default_factory=dict)
+    stretches: dict[str, tuple[str, int]] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)
+    fixed: dict[str, int] = field(default_factory=dict)
 
     def origin(self, axis: str) -> str:
         """The axis that this one is a copy of; itself if it is none."""
@@ -60,11 +68,38 @@ class Axes:
             return one
         if one == ():
             return other
+        if len(one) == len(other) == 1 and self._fixes(one[0], other[0]):
+            return other if self.origin(one[0]) in self.listed else one
         if self.inferred and len(one) == len(other) == 1:
-            self.unions.append((self.origin(one[0]), self.origin(other[0])))
-            return one
+            (axis, left_out), (axis2, left_out2) = (self.stretches.get(dim[0], (dim[0], 0)) for dim in (one, other))
+            if left_out == left_out2:
+                self.unions.append((self.origin(axis), self.origin(axis2)))
+                return one
         raise refused(f"{what}, where axis {written(one)} meets axis {written(other)}", "they are different axes",
                       "give them one name if they are the same axis, or transpose the arrays")
+
+    def _fixes(self, one: str, other: str) -> bool:
+        """Whether one of two axes is that of listed constants, whose length the other then has."""
+        one, other = sorted(map(self.origin, (one, other)), key=self.listed.__contains__)
+        found = other in self.listed and one not in self.listed and one not in self.stretches
+        if found:
+            self.fix(one, self.lengths[other])
+        return found
+
+    def fix(self, axis: str, length: int) -> None:
+        """Take note that an axis has a length: the function is then traced with it."""
+        if self.lengths[self.origin(axis)] != length:
+            self.fixed[self.origin(axis)] = length
+
+    def stretch(self, axis: str, left_out: int) -> str:
+        """The axis of what is left of an axis without so many elements at its ends."""
+        whole, before = self.stretches.get(axis, (axis, 0))
+        part = whole, before + left_out
+        name = next((name for name, other in self.stretches.items() if other == part), f"{whole}_from{part[1]}")
+        while name in self.lengths and self.stretches.get(name) != part:
+            name += "_"
+        self.stretches[name], self.lengths[name] = part, self.lengths[whole] - part[1]
+        return name
 
     def length(self, dim: Dim) -> int:
         """The number of elements of a dimension in this trace."""
@@ -78,6 +113,11 @@ class Axes:
     def dims_of(self, shape: Sequence[int], what: str) -> tuple[Dim, ...]:
         """The dimensions of an array of this shape that code made from lengths.  Raises OperatorError if they are none."""
         by_length = {length: axis for axis, length in self.lengths.items() if axis not in self.origins} | {1: ""}
+        for length in {*shape} - by_length.keys():
+            if length <= LISTED:
+                by_length[length] = name = f"listed{length}"
+                self.lengths[name] = length
+                self.listed.add(name)
         unknown = [length for length in shape if length not in by_length]
         if unknown:
             raise refused(f"{what} of {unknown[0]} elements", "no axis of the inputs has that length",

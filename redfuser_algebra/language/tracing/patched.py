@@ -1,14 +1,16 @@
 """Functions outside NumPy's protocols, taught for the time of a trace to let traced arrays pass.
 
-`np.asarray(x)` at the start of a function, and `math.sqrt(d)` of a length, are the two that much code begins with.
+`np.asarray(x)` at the start of a function, `math.sqrt(d)` of a length, and `max(x.max(), 0.0)` are what much code has.
 Each stand-in does what the original does to everything else, so other threads see no difference.
 """
 from __future__ import annotations
 
+import builtins
 import math
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import reduce, wraps
 from threading import RLock
 from unittest.mock import patch
 
@@ -44,6 +46,17 @@ def _computing(original: Callable, name: str) -> Callable:
     return stand_in
 
 
+def _extreme(original: Callable, beats: Callable) -> Callable:
+    """Python's min or max: of several values the first that no other one beats, also where one is not a number."""
+    @wraps(original)
+    def stand_in(*values: object, **options: object) -> object:
+        if len(values) > 1 and not options and any(isinstance(value, Traced) and not value.dims for value in values):
+            return reduce(lambda best, value: np.where(beats(value, best), value, best), values)
+        return original(*values, **options)
+
+    return stand_in
+
+
 def _arange(original: Callable) -> Callable:
     """A range over a whole axis is the positions along it."""
     @wraps(original)
@@ -75,12 +88,14 @@ def _plain(number: object) -> object:
 
 @contextmanager
 def letting_arrays_pass() -> Iterator[None]:
-    """While this holds, conversions leave traced arrays alone, and ranges and `math` compute with lengths."""
+    """While this holds, conversions leave traced arrays alone, ranges and `math` compute with lengths, and `min` and `max` choose."""
     with _lock, ExitStack() as stack:
         for name in _CONVERSIONS:
             stack.enter_context(patch.object(np, name, _converting(getattr(np, name))))
         stack.enter_context(patch.object(np, "arange", _arange(np.arange)))
         stack.enter_context(patch.object(np, "tri", numeric(np.tri)))
+        for name, beats in (("min", operator.lt), ("max", operator.gt)):
+            stack.enter_context(patch.object(builtins, name, _extreme(getattr(builtins, name), beats)))
         for name, ours in _MATH.items():
             stack.enter_context(patch.object(math, name, _computing(getattr(math, name), ours)))
         yield

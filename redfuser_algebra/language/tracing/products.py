@@ -5,8 +5,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from redfuser_algebra.language.tracing.alignment import aligned
-from redfuser_algebra.language.tracing.array import Traced, implements, lifted
+from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language.tracing.alignment import aligned, made_one
+from redfuser_algebra.language.tracing.array import Traced, implements, lifted, together
+from redfuser_algebra.language.tracing.lengths import current
 from redfuser_algebra.language.tracing.place import refused
 from redfuser_algebra.language.tracing.reductions import total
 
@@ -112,6 +114,57 @@ def _labelled(parts: list[str], arrays: list[Traced]) -> list[list[Hashable]]:
                           "name every dimension once")
         labels.append([*before, *range(-middle, 0), *after])
     return labels
+
+
+@implements(np.cross)
+def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    (one, other), dims = together([lifted(a), lifted(b)], "np.cross")
+    if (axisa, axisb, axisc, axis) != (-1, -1, -1, None) or not dims or len(dims[-1]) != 1:
+        raise refused("np.cross", "it is read along the last dimension", "move the three components there")
+    c, three = dims[-1][0], range(3)
+    current.get().fix(c, 3)
+    x, y = ([ra.take(expr, k, c) if c in expr.axes else expr for k in three] for expr in (one, other))
+    parts = [x[(k + 1) % 3] * y[(k + 2) % 3] - x[(k + 2) % 3] * y[(k + 1) % 3] for k in three]
+    return Traced(ra.where(ra.index(c) == 0, parts[0], ra.where(ra.index(c) == 1, parts[1], parts[2])), dims)
+
+
+# matrices of one axis and its copy
+
+@implements(np.diag)
+def _diag(v, k=0):
+    v = lifted(v)
+    if v.ndim != 1:
+        return _diagonal(v, k)
+    if k or len(v.dims[0]) != 1:
+        raise refused("np.diag of a vector", "it is read for one axis, and for the main diagonal", "write np.where of the two positions")
+    axis, other = v.dims[0][0], current.get().apart(v.dims[0][0], v.dims[0])
+    return Traced(ra.where(ra.index(axis) == ra.index(other), v.expr, 0), ((axis,), (other,)))
+
+
+@implements(np.diagonal)
+def _diagonal(a, offset=0, axis1=0, axis2=1):
+    a, axes = lifted(a), current.get()
+    first, second = (a.dims[place % a.ndim] for place in (axis1, axis2))
+    if offset or len(first) != 1 or len(second) != 1 or axes.origin(first[0]) != axes.origin(second[0]):
+        raise refused("a diagonal", "its two dimensions are not one axis twice", "take the main diagonal of a square matrix over one axis")
+    kept = tuple(dim for place, dim in enumerate(a.dims) if place not in (axis1 % a.ndim, axis2 % a.ndim))
+    return Traced(made_one(a.expr, second[0], first[0], axes.apart(first[0], a.expr.axes)), (*kept, first))
+
+
+@implements(np.trace)
+def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    return np.sum(_diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@implements(np.bincount)
+def _bincount(x, /, weights=None, minlength=0):
+    x, axes = lifted(x), current.get()
+    found = axes.axis_of(int(minlength))
+    if found is None or len(x.dims) != 1:
+        raise refused("np.bincount", "how many there are depends on the values", "give the length of an axis as minlength=")
+    axis = axes.apart(found, x.dims[0])
+    (at, weight), dims = together([x, lifted(1 if weights is None else weights)], "np.bincount")
+    return Traced(total(weight, dims[0], at == ra.index(axis)), ((axis,),))
 
 
 class Moments:

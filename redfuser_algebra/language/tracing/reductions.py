@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language import recurrence
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted, together
 from redfuser_algebra.language.tracing.elementwise import truth
-from redfuser_algebra.language.tracing.lengths import broadcast
+from redfuser_algebra.language.tracing.lengths import broadcast, current
 from redfuser_algebra.language.tracing.place import refused
 
 Axis = int | tuple[int, ...] | None
@@ -245,7 +246,9 @@ def _running(monoid: str) -> Callable[..., Traced]:
         (place,) = places(a, axis) if axis is not None or a.ndim == 1 else (-1,)
         if len(a.dims[place]) != 1 or place < 0:
             raise refused("a running reduction of a flattened array", "it goes along one axis", "give axis=")
-        return Traced(recurrence.cumulative(monoid, a.expr, a.dims[place][0]), a.dims)
+        axis = a.dims[place][0]
+        expr = ra.where(ra.index(axis) >= 0, a.expr, MONOIDS[monoid].identity) if axis in current.get().stretches else a.expr
+        return Traced(recurrence.cumulative(monoid, expr, axis), a.dims)
 
     return handler
 

@@ -9,6 +9,8 @@ from redfuser_algebra.language.tracing.array import Length, Traced, implements, 
 from redfuser_algebra.language.tracing.elementwise import is_boolean, truncated
 from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current, regrouped, written
 from redfuser_algebra.language.tracing.place import refused
+from redfuser_algebra.language.tracing.selected import Selected
+from redfuser_algebra.language.tracing.stretches import part_of
 
 
 def _reordered(array: Traced, order: list[int]) -> Traced:
@@ -222,6 +224,8 @@ implements(np.triu)(_triangle(lambda column, edge: column >= edge))
 
 @implements(Traced.__getitem__)
 def _getitem(a, key):
+    if isinstance(key, Traced | np.ndarray) and is_boolean(lifted(key).expr):
+        return Selected(a, lifted(key))
     keys = list(key) if isinstance(key, tuple) else [key]
     keys = _without_dots(a, keys)
     arrays = [lifted(each) if isinstance(each, Traced | np.ndarray) else None for each in keys]
@@ -234,7 +238,7 @@ def _getitem(a, key):
         dim = a.dims[place]
         place += 1
         if isinstance(each, slice):
-            _check_whole(each, dim)
+            expr, dim = part_of(expr, dim, each)
             dims.append(dim)
         elif array is None:
             expr = _picked(expr, dim, each)
@@ -255,12 +259,6 @@ def _without_dots(a: Traced, keys: list) -> list:
     if dots:
         keys[dots[0]:dots[0] + 1] = [slice(None)] * (a.ndim - used)
     return keys
-
-
-def _check_whole(part: slice, dim: Dim) -> None:
-    stop = part.stop is None or part.stop == current.get().length(dim)
-    if part.start not in (None, 0) or part.step not in (None, 1) or not stop:
-        raise refused(f"a slice of axis {written(dim)}", "only whole axes are read", "mask the elements: where=, or np.where over np.arange")
 
 
 def _picked(expr: Expr, dim: Dim, position: Length | int) -> Expr:
