@@ -202,7 +202,7 @@ def test_missed_targets_are_listed():
     times = {"redfuser": [3.0], "torch.compile": [3.0], "row sum": [2.0], "row sum, torch": [1.0]}
     targets = (Target(ROW_SUM, 1.15), Target(COMPILERS, 1.0), Target(COMPILERS, 1 / 2), Target(("NumPy",), 1.0))
     results = report.Results(2, 1, [Measured("w", (1,), {name: Timed(times=each) for name, each in times.items()}, targets)],
-                             [scaling.Length("v", 1 << 20, 10.0), scaling.Length("v", 1 << 21, 60.0)], [scaling.Compiled("v", 3.5, 0.1, 0.05)])
+                             [scaling.Length("v", 1 << 20, 10.0), scaling.Length("v", 1 << 21, 60.0)], [scaling.Compiled("v", 3.5, 0.1, 0.05, 0.1)])
     assert report.missed(results) == [
         "w: ≤ 1.15 × row sum, measured 3.00", "w: ≥ 2 × faster than the best of torch.compile, JAX jit, measured 1.00",
         "time linear in the length: an element takes 3.00 times as long at twice the length somewhere", "compiling v: ≤ 3 s, measured 3.50 s"]
@@ -240,7 +240,7 @@ def test_levels_compute_the_same(redfuser, tmp_path):
 def test_lengths_and_first_calls():
     assert [row.length for row in scaling.lengths(["variance"], [4, 6], 1)] == [16, 64]
     (row,) = scaling.compiled(["variance"])
-    assert 0 < row.start < row.warm and 0 < row.cold
+    assert 0 < row.start < row.warm and 0 < row.cold and 0 < row.imported
 
 
 def test_growth_is_measured_beyond_the_caches():

@@ -1,5 +1,6 @@
 """Compiled CPU kernels: right for every layout and special value, vectorised, cached, safe in threads and after a fork."""
 
+import gc
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.run import cpu, kernels, threads
+from redfuser_algebra.run import cpu, kernels, starting, threads
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree
 
@@ -48,6 +49,40 @@ def check(name, arrays, schedule=None, dtype="float32", scale=10.0):
     for a, b in zip(parts(got), expected, strict=True):
         assert agree(a, b, dtype, scale), (name, a, b)
         assert np.asarray(a).dtype in (np.dtype(dtype), np.dtype(np.int64))
+
+
+STARTED = """
+import gc, sys
+import numpy as np
+from numba.np import linalg
+from redfuser_algebra.run.starting import start_numba
+checks = linalg.ensure_blas
+start_numba()
+from numba import njit
+from numba.np import arraymath
+assert "scipy.linalg" not in sys.modules and linalg.ensure_blas is checks and arraymath._HAVE_BLAS
+eye = np.eye(2)
+assert (njit(lambda x: np.dot(x, x))(eye) == eye).all() and "scipy.linalg" in sys.modules
+"""
+
+
+def test_numba_starts_without_blas_and_imports_it_for_those_who_call_it():
+    subprocess.run([sys.executable, "-c", STARTED], check=True, timeout=100)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_again_after_a_first_call(collects):
+    (gc.enable if collects else gc.disable)()
+    try:
+        with pytest.raises(ZeroDivisionError), starting.uncollected():
+            assert not gc.isenabled()
+            with starting.uncollected():
+                pass
+            assert not gc.isenabled()
+            1 / 0
+        assert gc.isenabled() is collects
+    finally:
+        gc.enable()
 
 
 PRODUCT = prelude(["multiply(", "product(", "wide_vectors("]) + '''

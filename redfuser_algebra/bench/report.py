@@ -105,8 +105,8 @@ def remarks(rows: Iterable[Measured]) -> list[str]:
 
 def first_calls(rows: Iterable[Compiled]) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of first calls."""
-    head = ["operator", "compiled, s", "from the cache, s", "Numba's start in either, s"]
-    return head, [[row.operator, f"{row.cold:.2f}", f"{row.warm:.2f}", f"{row.start:.2f}"] for row in rows]
+    head = ["operator", "compiled, s", "from the cache, s", "Numba's start in either, s", "Numba's import before, s"]
+    return head, [[row.operator, f"{row.cold:.2f}", f"{row.warm:.2f}", f"{row.start:.2f}", f"{row.imported:.2f}"] for row in rows]
 
 
 def missed(results: Results) -> list[str]:

@@ -44,13 +44,15 @@ class Length:
 class Compiled:
     """Seconds of the first call in a new process: compiled, and loaded from the cache.
 
-    Either has `start` in it, in which Numba makes itself ready, SciPy's BLAS among it: once in a process, whatever it runs.
+    Either has `start` in it, in which Numba makes itself ready: once in a process, whatever it runs.  Neither has `imported`
+    in it, in which Numba is imported.
     """
 
     operator: str
     cold: float
     warm: float
     start: float
+    imported: float
 
     def record(self) -> dict[str, object]:
         """As data for JSON."""
@@ -82,19 +84,22 @@ def steepest(rows: Iterable[Length]) -> float:
 
 _FIRST_CALL = """
 import json, sys, time
-import numba, numpy as np
+import numpy as np
 import redfuser_algebra as ra
+from redfuser_algebra.run.starting import start_numba, uncollected
 name = sys.argv[1]
 operator, rng = ra.operators[name], np.random.default_rng(0)
 fused = ra.fuse(operator)
 given = ra.operators.entry(name).inputs(rng, 64)
 given = {key: value.astype(np.float32) if key in operator.inputs and value.dtype.kind == "f" else value for key, value in given.items()}
-from numba.core.registry import cpu_target
+begun = time.perf_counter()
+import numba
 start = time.perf_counter()
-cpu_target.target_context.refresh()
+with uncollected():
+    start_numba()
 ready = time.perf_counter()
 fused(**given, backend="cpu")
-print(json.dumps([time.perf_counter() - start, ready - start]))
+print(json.dumps([time.perf_counter() - start, ready - start, start - begun]))
 """
 
 
@@ -102,12 +107,12 @@ def compiled(names: Iterable[str] = COMPILED) -> Iterator[Compiled]:
     """The first call of each kernel, cold and from the cache."""
     for name in names:
         with tempfile.TemporaryDirectory(prefix="redfuser-bench-") as folder:
-            (cold, _), (warm, start) = _first_call(name, folder), _first_call(name, folder)
-        yield Compiled(name, round(cold, 3), round(warm, 3), round(start, 3))
+            (cold, *_), (warm, start, imported) = _first_call(name, folder), _first_call(name, folder)
+        yield Compiled(name, round(cold, 3), round(warm, 3), round(start, 3), round(imported, 3))
 
 
-def _first_call(name: str, folder: str) -> tuple[float, float]:
-    """Seconds of the call, and of them those in which Numba makes itself ready."""
+def _first_call(name: str, folder: str) -> tuple[float, float, float]:
+    """Seconds of the call, of them those in which Numba makes itself ready, and those in which it was imported before."""
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | {"REDFUSER_CACHE_DIR": folder}
     done = subprocess.run([sys.executable, "-c", _FIRST_CALL, name], env=environment, capture_output=True, text=True, check=True)
     return tuple(json.loads(done.stdout))

@@ -24,6 +24,7 @@ from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.plan import DTYPES, Plan
 from redfuser_algebra.run.schedules import tuned
+from redfuser_algebra.run.starting import uncollected
 from redfuser_algebra.run.threads import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def planned(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
 def attempted(plan: Plan, arrays: Mapping[str, np.ndarray], params: Mapping[str, object], out: tuple[np.ndarray, ...]) -> object | None:
     """The outputs; None, said once, where Numba fails: it compiles at the first call, in as many ways as there are machines."""
     try:
-        result = plan.outputs(arrays, params, out)
+        if plan.compiled.is_loaded:
+            return plan.outputs(arrays, params, out)
+        with uncollected():
+            result = plan.outputs(arrays, params, out)
         plan.compiled.has_run()
         return result
     except RedfuserError:

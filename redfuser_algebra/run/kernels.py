@@ -26,6 +26,7 @@ from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.run.starting import start_numba
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -144,13 +145,15 @@ def _title(text: str, name: str) -> str:
 def load(text: str, name: str) -> ModuleType:
     """The module with this source, from a file named after its content: Numba keeps compiled code beside it."""
     title = _title(text, name)
-    if title in sys.modules:
-        return sys.modules[title]
-    path = cache_folder() / f"{title}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        written_whole(path, text.encode())
-    spec = importlib.util.spec_from_file_location(title, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules[title] = module
-    return module
+    with _lock:
+        if title in sys.modules:
+            return sys.modules[title]
+        path = cache_folder() / f"{title}.py"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            written_whole(path, text.encode())
+        spec = importlib.util.spec_from_file_location(title, path)
+        module = importlib.util.module_from_spec(spec)
+        start_numba()
+        spec.loader.exec_module(module)
+        sys.modules[title] = module
+        return module
