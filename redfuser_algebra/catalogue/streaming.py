@@ -189,7 +189,7 @@ def _chain(rng, length):
     return {"E": rng.standard_normal((length, 3)), "A": A, "pi": np.log(np.ones(3) / 3)}
 
 
-@entry(source="hmmlearn _forward_log; linear-chain CRF partition (torchcrf)", reason="scan", words=12, inputs=_chain,
+@entry(source="hmmlearn _forward_log; linear-chain CRF partition (torchcrf)", reason="scan", words=13, inputs=_chain,
        reference=_forward)
 def hmm_forward(E: "l s", A: "s t", pi: "s"):
     """α_l(j) = Σ_i α_{l−1}(i) e^{A_ij + E_l(j)} over three states, from e^{π + E_1}: log Σ α_L."""
@@ -221,7 +221,7 @@ def _log_probabilities(rng, length):
     return {"lp": scores - plain.logsumexp(scores)[:, None], "y": np.array([1.0, 2.0])}
 
 
-@entry(source="torch.nn.functional.ctc_loss; Graves et al. 2006", reason="scan", words=19, shortest=2, inputs=_log_probabilities,
+@entry(source="torch.nn.functional.ctc_loss; Graves et al. 2006", reason="scan", words=20, shortest=2, inputs=_log_probabilities,
        reference=_aligned)
 def ctc_forward(lp: "l c", y: "u"):
     """−log of the probability of two labels: α_l over blank, y_1, blank, y_2, blank, each stayed at, entered or skipped to."""

@@ -16,6 +16,7 @@ from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.lengths import length_given
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
+from redfuser_algebra.discover.scaling import scaled
 from redfuser_algebra.discover.search import Search, Stuck
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, subterms
@@ -48,7 +49,7 @@ def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings
     search, known = Search(cascade, assume, settings), length_given(cascade)
     try:
         search.run()
-        return Discovery(cascade, built(search), None, tuple(search.questions), time.perf_counter() - start)
+        return Discovery(cascade, scaled(built(search)), None, tuple(search.questions), time.perf_counter() - start)
     except Stuck as stuck:
         form, trace = _searched(known, assume, settings) if known else (None, ())
         if form is None:
@@ -65,7 +66,7 @@ def _searched(
     search = Search(cascade, assume, settings)
     try:
         search.run()
-        return built(search), tuple(search.questions)
+        return scaled(built(search)), tuple(search.questions)
     except Stuck:
         return None, tuple(search.questions)
 

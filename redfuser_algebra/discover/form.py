@@ -122,6 +122,34 @@ class Recurred:
     fractions: tuple[tuple[Expr, Expr, Expr], ...] = ()
 
 
+STEP = 600
+"""By how many binary places the heaviest components of a scaling are moved at a time."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Components c that may be multiplied by λ^w(c), all together and in every part of the axis by another λ > 0.
+
+    A merge of parts then has the product of their λ, and no output sees it: where one is a logarithm, `exponent` names
+    the component that counts log₂ λ.  `spread` are the axes of components along which λ is the same.  By powers of two
+    nothing is rounded, so products of many elements stay within the range of floats.
+    """
+
+    weights: tuple[tuple[str, int], ...]
+    spread: tuple[str, ...] = ()
+    exponent: str = ""
+
+    @property
+    def shift(self) -> int:
+        """log₂ λ, when the components are moved back towards 1."""
+        return STEP // max(weight for _, weight in self.weights)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that moves."""
+        return (*(name for name, _ in self.weights), *filter(None, [self.exponent]))
+
+
 @dataclass(frozen=True)
 class FusedForm:
     """A cascade in one pass: state, pivots, results, outputs, and what makes it safe.
@@ -130,7 +158,8 @@ class FusedForm:
     `ranks` is R for each result: the components that move together with it, sums that are always 0 included.
     `trace` holds the questions that were asked of the e-graph, with their answers.
     `order` is "commutative" or "ordered"; `recurrences` say why an ordered state follows its steps,
-    and `prefixes` which results the scans that maps see element by element have come to.  `assumptions` are conditions the user did not declare but the form needs.
+    and `prefixes` which results the scans that maps see element by element have come to.  `scalings` say which components
+    may be multiplied together.  `assumptions` are conditions the user did not declare but the form needs.
     """
 
     axis: str
@@ -145,6 +174,7 @@ class FusedForm:
     order: str = "commutative"
     recurrences: tuple[Recurred, ...] = ()
     prefixes: tuple[tuple[Expr, tuple[str, ...]], ...] = ()
+    scalings: tuple[Scaling, ...] = ()
     trace: tuple[Question, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -164,11 +194,20 @@ class FusedForm:
 
     @cached_property
     def joins(self) -> dict[str, Expr]:
-        """What joins two neighbouring parts of the ordered components, and of all that this reads, ordinary ones included."""
+        """What joins two neighbouring parts of the ordered components, and of all that this reads or scales with, ordinary ones included."""
         joins = {component.name: component.joined for component in self.state if component.joined is not None}
-        read = {part.name.removesuffix("'") for joined in joins.values() for part in subterms(joined) if part.op == "symbol"}
+        read = {part.name.removesuffix("'") for joined in joins.values() for part in subterms(joined) if part.op == "symbol"} | self._scaled
         plain = {c.name: call(STEPS[c.monoid], c.symbol, symbol(f"{c.name}'", c.axes)) for c in self.state if c.name in read - joins.keys()}
         return joins | plain
+
+    @cached_property
+    def in_order(self) -> frozenset[str]:
+        """The components that parts hold as `joins` makes them of their elements, one after the other."""
+        return self._scaled.union(component.name for component in self.state if component.joined is not None)
+
+    @property
+    def _scaled(self) -> frozenset[str]:
+        return frozenset(name for scaling in self.scalings for name in scaling.names)
 
     @cached_property
     def symbol_axes(self) -> dict[str, tuple[str, ...]]:

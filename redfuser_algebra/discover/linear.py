@@ -1,7 +1,7 @@
-"""Exact linear algebra over named vectors: which sums a set of kept sums already determines."""
+"""Exact linear algebra over named vectors: which sums a set of kept sums already determines, what equations leave free."""
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
 Vector = dict[Hashable, Fraction]
@@ -38,12 +38,27 @@ class Span:
         for lead, row, combination in self._rows:
             factor = rest.get(lead, Fraction(0))
             if factor:
-                rest = _plus(rest, row, -factor)
-                used = _plus(used, combination, factor)
+                rest = combined(rest, row, -factor)
+                used = combined(used, combination, factor)
         return rest, used
 
 
-def _plus(a: Vector, b: Vector, factor: Fraction) -> Vector:
+def nullspace(equations: Sequence[Vector], names: Sequence[Hashable]) -> list[Vector]:
+    """Vectors over `names` whose combinations are all that make every equation 0: one for each name that they leave free."""
+    rows: dict[Hashable, Vector] = {}
+    for equation in equations:
+        for lead, row in rows.items():
+            equation = combined(equation, row, -equation.get(lead, Fraction(0)))
+        if equation:
+            lead, scale = next(iter(equation.items()))
+            equation = {name: factor / scale for name, factor in equation.items()}
+            rows = {other: combined(row, equation, -row.get(lead, Fraction(0))) for other, row in rows.items()} | {lead: equation}
+    free = [name for name in names if name not in rows]
+    return [{name: Fraction(1)} | {lead: -row[name] for lead, row in rows.items() if name in row} for name in free]
+
+
+def combined(a: Vector, b: Vector, factor: Fraction) -> Vector:
+    """a + factor · b."""
     keys = dict.fromkeys((*a, *b))
     summed = {key: a.get(key, Fraction(0)) + factor * b.get(key, Fraction(0)) for key in keys}
     return {key: value for key, value in summed.items() if value}

@@ -19,7 +19,7 @@ from redfuser_algebra.lower.ordered import running, slow_parts, stepped
 from redfuser_algebra.lower.tile import PRIME, Contraction, LoweringError, Producer, TileProgram, Update, Value, stem, symbol_names
 
 if TYPE_CHECKING:
-    from redfuser_algebra.discover.form import Component, FusedForm, Result
+    from redfuser_algebra.discover.form import Component, FusedForm, Result, Scaling
 
 
 def lower(operator: Operator, form: FusedForm) -> TileProgram:
@@ -39,7 +39,15 @@ def lower(operator: Operator, form: FusedForm) -> TileProgram:
     return TileProgram(
         operator.name, form.axis, {name: _canonical(axes, rows, form.axis) for name, axes in operator.inputs.items()},
         tuple(operator.params), rows, block, producers, _stages(updates, values), values,
-        outputs, tuple(operator.output_axes), form.axis_copies, holds, states)
+        outputs, tuple(operator.output_axes), form.axis_copies, holds, states, _scalings(form, rows))
+
+
+def _scalings(form: FusedForm, rows: tuple[str, ...]) -> tuple[Scaling, ...]:
+    """The scalings of a form.  Raises LoweringError where columns of a row scale together: loops see one number at a time."""
+    names = {name for scaling in form.scalings for name in scaling.names}
+    if any(axis not in rows for name in names for axis in form.component(name).axes):
+        raise LoweringError("a tile program", "states with columns are multiplied together, and it has no loops for that", "run the operator with NumPy")
+    return form.scalings
 
 
 def _check_words(form: FusedForm, ends: Sequence[Expr]) -> None:

@@ -4,8 +4,9 @@ In: an operator, its form, updates.  Out: the steps of updates, and `Running` st
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
@@ -15,7 +16,24 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.tile import PRIME, Running, Update, stem
 
 if TYPE_CHECKING:
-    from redfuser_algebra.discover.form import FusedForm
+    from redfuser_algebra.discover.form import FusedForm, Scaling
+
+def rescaling(scalings: Iterable[Scaling], names: Mapping[str, str]) -> Iterator[str]:
+    """Statements that bring what left the middle of float64's range back, by a power of two; `names` are the variables in sight."""
+    for scaling in scalings:
+        here = [(names[name], weight) for name, weight in scaling.weights if name in names]
+        if here:
+            half, shift = scaling.shift // 2, scaling.shift
+            sizes = [f"abs({name})" for name, _ in here]
+            yield f"size = {reduce(lambda a, b: f'max({a}, {b})', sizes)}"
+            yield f"if size > 2.0**{half} or size < 2.0**-{half}:"
+            yield f"    power = 2.0**-{shift} if size > 1.0 else 2.0**{shift}"
+            factors = {weight: " * ".join(["power"] * weight) for _, weight in here}
+            yield f"    {', '.join(name for name, _ in here)} = {', '.join(f'{name} * {factors[weight]}' for name, weight in here)}"
+            if scaling.exponent in names:
+                count = names[scaling.exponent]
+                yield f"    {count} = {count} + {float(shift)} if size > 1.0 else {count} - {float(shift)}"
+
 
 SLOW = frozenset(("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sin", "cos"))
 """Functions that loops over independent elements compute several times as fast as loops from state to state."""

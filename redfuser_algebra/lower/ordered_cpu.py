@@ -12,6 +12,7 @@ from functools import cached_property
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols, indented
 from redfuser_algebra.lower.functions_cpu import Function
+from redfuser_algebra.lower.ordered import rescaling
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, ends, used
 from redfuser_algebra.lower.tile import PRIME, LoweringError, TileProgram, Update, symbol_names
 
@@ -94,6 +95,7 @@ class OrderedPrinter(FormulaPrinter):
         symbols = lambda name: other(held[name.removesuffix(PRIME)]) if name.endswith(PRIME) else held[name]
         function = self._stepping(f"join_{label}", [(u.name, held[u.name]) for u in updates], symbols)
         self._advance(function, [Next(u.name, held[u.name], u.joined) for u in updates])
+        self._rescale(function, [u.name for u in updates])
         return [self.printed(function, loop=False)]
 
     def map_in_order(self, label: str, outputs: Sequence[Seen]) -> list[str]:
@@ -118,8 +120,14 @@ class OrderedPrinter(FormulaPrinter):
     def _over_elements(self, function: Function, start: str, news: Sequence[Next], outputs: Sequence[Seen] = ()) -> None:
         function.open(self.program.axis)
         self._advance(function, news, outputs)
+        self._rescale(function, [new.name for new in news])
         lines, count = function.nest.pop().lines, function.argument("n", "n")
         function.nest[-1].lines += [f"for {function.index(self.program.axis)} in range({start}, {count}):", *indented(lines)]
+
+    def _rescale(self, function: Function, names: Iterable[str]) -> None:
+        """States that left the middle of the range of floats come back."""
+        for line in rescaling(self.program.scalings, {name: self.storage.held[name].name for name in names if name in self.storage.held}):
+            function.line(line)
 
     def _advance(self, function: Function, news: Sequence[Next], outputs: Sequence[Seen] = ()) -> None:
         """Outputs are written, and then all states take their new values; those of the same columns share loops."""

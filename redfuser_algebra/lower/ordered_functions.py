@@ -12,6 +12,7 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.column_functions import ColumnFunction, ColumnFunctions
 from redfuser_algebra.lower.device_functions import DeviceFunction
 from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.ordered import rescaling
 from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.tile import PRIME, Update
 
@@ -57,6 +58,7 @@ class OrderedFunctions(ColumnFunctions):
         f.line(f"{', '.join(names)} = {', '.join(f'{name}_old' for name in names)}")
         f.line("begins = sel(seen_old == 0, i4(1), i4(0))")
         lifted, stepped = (self._advance(f, names, values) for values in ([u.lift for u in updates], [u.step for u in updates]))
+        stepped += rescaling(self.program.scalings, dict(zip((u.name for u in updates), names, strict=True)))
         f.nest[-1].lines += ["if begins > 0:", *indented([f"{index} = i4(0)", *lifted]), f"for {index} in range(begins, many):", *indented(stepped)]
 
     def _advance(self, f: DeviceFunction, names: list[str], values: list[Expr]) -> list[str]:
@@ -87,6 +89,7 @@ class OrderedFunctions(ColumnFunctions):
         lines = ["ahead = lane & by == 0", *(f"{name}_b = cuda.shfl_xor_sync(0xFFFFFFFF, {name}, by)" for name in counted),
                  *(f"{name}_a, {name}_b = sel(ahead, {name}, {name}_b), sel(ahead, {name}_b, {name})" for name in counted),
                  "if many_a > 0 and many_b > 0:", f"    {', '.join(names)} = {merged}",
+                 *indented(rescaling(self.program.scalings, dict(zip((u.name for u in updates), names, strict=True)))),
                  "else:", f"    {', '.join(names)} = {', '.join(f'sel(many_a > 0, {name}_a, {name}_b)' for name in names)}",
                  "many = i4(many_a + many_b)"]
         for line in ["for step in range(5):", "    by = 1 << step", "    if by < width:", *(f"        {line}" for line in lines)]:

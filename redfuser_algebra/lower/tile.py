@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 from redfuser_algebra.language.html import preformatted, titled
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import Scaling
 
 PRIME = "'"
 
@@ -134,7 +138,7 @@ class TileProgram:
     rest.  `rows` are the axes of independent work, `block` the last of them if matrix products take several at a time.
     `stages` holds the updates in merge order, those that can share a loop together.  `outputs` are over symbols;
     those with `axis` are maps, which may read `running` states.  `copies` are second names of axes; `holds` gives the
-    axes of every symbol.
+    axes of every symbol.  Ordered updates may be multiplied together as `scalings` say.
     """
 
     name: str
@@ -151,6 +155,7 @@ class TileProgram:
     copies: Mapping[str, str]
     holds: Mapping[str, tuple[str, ...]]
     running: tuple[Running, ...] = ()
+    scalings: tuple[Scaling, ...] = ()
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):

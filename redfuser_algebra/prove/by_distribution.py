@@ -15,7 +15,7 @@ from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.expr import Expr, call, const, subterms
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
 from redfuser_algebra.prove.obligations import Obligation
-from redfuser_algebra.prove.recurrences import Equation, associativity, equations
+from redfuser_algebra.prove.recurrences import Equation, associativity, equations, scalings
 
 CHECKER = "distribution"
 MOST_CONDITIONS = 8
@@ -32,12 +32,14 @@ class Unread(Exception):
 
 
 def distributed(form: FusedForm, obligations: Sequence[Obligation]) -> Iterator[tuple[str, Evidence]]:
-    """The id of every obligation about a recurrence, with the evidence."""
+    """The id of every obligation about a recurrence or a scaling, with the evidence."""
     records = {recurred.name: recurred for recurred in form.recurrences}
     for obligation in obligations:
         if obligation.kind == "recurrence":
             recurred = records[obligation.about[0]]
             yield obligation.id, _evidence(((recurred.semiring, equations(form, recurred)),), ", then induction over the elements")
+        elif obligation.kind == "scaling":
+            yield obligation.id, _evidence([("sum-product", scalings(form, form.scalings[int(obligation.id.split(":")[1]) - 1]))])
         elif obligation.id == "monoid:compose":
             yield obligation.id, _evidence([(r.semiring, associativity(form, r)) for r in form.recurrences])
 

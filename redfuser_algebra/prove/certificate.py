@@ -169,7 +169,7 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
         for id, evidence in chain(
             derived(cascade, operator.assume, form, asked, laws, told(0, 30)), simplified(operator, form, asked, told(30, 50)),
             distributed(form, asked),
-            tested(trials, [o for o in asked if o.kind != "recurrence"], examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
+            tested(trials, [o for o in asked if o.kind not in ("recurrence", "scaling")], examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
         ):
             found[id].append(evidence)
             heard(id, evidence)

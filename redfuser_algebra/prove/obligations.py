@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.form import Component, FusedForm, Pivot, Recurred
+from redfuser_algebra.discover.scaling import zero_later
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.latex import latex, name_latex
@@ -20,7 +21,7 @@ from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.claims import Claim, claims
 from redfuser_algebra.prove.trials.parts import PRIME, pivot_names, symbol_names
 
-KINDS = ("monoid", "recurrence", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge",
+KINDS = ("monoid", "recurrence", "scaling", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge",
          "result", "infinities")
 """Every kind of obligation, in the order in which certificates list them."""
 
@@ -56,6 +57,7 @@ def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[
     parts = [
         *map(_monoid, dict.fromkeys(component.monoid for component in form.state)),
         *map(_recurrence, form.recurrences),
+        *(_scaling(form, number) for number in range(1, len(form.scalings) + 1)),
         *(_rebase(form, component, assumed + ordered) for component in form.state if pivot_names(component)),
         *(_endomorphism(component) for component in moving),
         *(_cocycle(component, centred, ordered) for component in moving),
@@ -112,6 +114,18 @@ def _recurrence(recurred: Recurred) -> Obligation:
                  f"the product of its elements' matrices, the later ones first, and {recurred.name} is read off it")
     written = r"\varphi(h_l) = M(x_l) \otimes \varphi(h_{l-1}),\ M_{A B} = M_B \otimes M_A"
     return Obligation(f"recurrence:{recurred.name}", "recurrence", statement, written, about=(recurred.name,))
+
+
+def _scaling(form: FusedForm, number: int) -> Obligation:
+    """Components that are multiplied together by powers of two, so that they stay within the range of floats."""
+    scaling = form.scalings[number - 1]
+    moved = ", ".join(name if weight == 1 else f"{name} by λ^{weight}" for name, weight in scaling.weights)
+    counted = f"; {scaling.exponent} takes −log₂ λ" if scaling.exponent else ""
+    first = sorted(zero_later(form) & {name for name, _ in scaling.weights})
+    conditions = (f"{', '.join(first)} are 0 in every part but the first",) if first else ()
+    statement = f"multiplying {moved} by λ{counted}: parts a and b by λ and μ multiplies their merge by λμ, and no output changes"
+    written = r"(\lambda a) \circ (\mu b) = \lambda\mu\,(a \circ b),\ \mathrm{finalize}(\lambda s) = \mathrm{finalize}(s)"
+    return Obligation(f"scaling:{number}", "scaling", statement, written, conditions, scaling.names)
 
 
 def _identity(monoid: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
-from redfuser_algebra.discover.form import FusedForm, Recurred
+from redfuser_algebra.discover.form import FusedForm, Recurred, Scaling
 from redfuser_algebra.discover.recurrence import STEPS
+from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.prove.trials.parts import PRIME
 
+LAMBDA, MU = symbol("λ"), symbol("μ")
 Rows = Sequence[Sequence[Expr]]
 Equation = tuple[str, Expr, Expr]
 
@@ -61,6 +63,26 @@ def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
 
     first, last = both(both(part("a"), part("b")), part("c")), both(part("a"), both(part("b"), part("c")))
     yield from ((f"(a ∘ b) ∘ c for {name}", first[name], last[name]) for name in names)
+
+
+def scalings(form: FusedForm, scaling: Scaling) -> Iterator[Equation]:
+    """Joins of parts that are multiplied by λ and μ, and what outputs take logarithms of or divide."""
+    weights, axes = dict(scaling.weights), {c.name: c.axes for c in form.state}
+    degrees, first = Degrees(form), zero_later(form)
+
+    def moved(term: Expr, prime: str, by: Expr) -> Expr:
+        return substitute(term, {symbol(name + prime, axes[name]): call("power", by, weight) * symbol(name + prime, axes[name])
+                                 for name, weight in weights.items()})
+
+    for name, weight in weights.items():
+        whole = substitute(joined(form, name), {symbol(each + PRIME, axes[each]): const(0) for each in first})
+        yield f"the join of {name}", moved(moved(whole, "", LAMBDA), PRIME, MU), call("power", LAMBDA * MU, weight) * whole
+    values = {symbol(row.name, row.axes): row.value for row in form.results}
+    read = [arg for term in subterms(*form.outputs) if term.op in ("log", "log2", "divide", "sqrt") for arg in term.args]
+    read += [arg for row in form.results for term in subterms(row.value) if term.op == "divide" for arg in term.args]
+    for part in dict.fromkeys(substitute(part, values) for part in read):
+        degree = sum(factor * weights.get(name, 0) for name, factor in (degrees.of(part) or {}).items())
+        yield f"what an output reads, {part}", moved(part, "", LAMBDA), call("power", LAMBDA, int(degree)) * part
 
 
 def joined(form: FusedForm, name: str) -> Expr:

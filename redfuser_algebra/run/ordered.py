@@ -1,12 +1,14 @@
 """Ordered components: the elements of a chunk joined neighbour by neighbour, and two parts joined in their order.
 
 In: a fused form, and what one element or a part holds of its components.  Out: values of the ordered components.  Only
-the bracketing is chosen: half of the elements are joined with the other half, as long as more than one is left.
+the bracketing is chosen: half of the elements are joined with the other half, as long as more than one is left.  What
+no output sees the size of is kept within the range of floats.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +18,7 @@ from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from redfuser_algebra.discover.form import FusedForm
+    from redfuser_algebra.discover.form import FusedForm, Scaling
 
 PRIME = "'"
 Values = Mapping[str, np.ndarray]
@@ -30,7 +32,7 @@ def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr],
     while length > 1:
         earlier, later, rest = ({name: part[(slice(None),) * dim + (cut,)] for name, part in parts.items()} for cut in (
             slice(0, length - 1, 2), slice(1, None, 2), slice(length - length % 2, None)))
-        both = join(joins, chunk, earlier, later)
+        both = rescaled(form.scalings, chunk, join(joins, chunk, earlier, later))
         parts = {name: _end_to_end(stretched(part, dim, length // 2), rest[name], dim) for name, part in both.items()}
         length -= length // 2
     return parts
@@ -38,7 +40,21 @@ def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr],
 
 def joined_parts(form: FusedForm, environment: Environment, earlier: Values, later: Values) -> dict[str, np.ndarray]:
     """What two neighbouring parts hold together of the ordered components."""
-    return join({c.name: c.joined for c in form.state if c.joined is not None}, environment, earlier, later)
+    joins = {name: joined for name, joined in form.joins.items() if name in form.in_order}
+    return rescaled(form.scalings, environment, join(joins, environment, earlier, later))
+
+
+def rescaled(scalings: Sequence[Scaling], environment: Environment, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What parts hold, with components that left the middle of float64's range multiplied by a power of two."""
+    for scaling in scalings:
+        spread = tuple(environment.dim(axis) for axis in scaling.spread)
+        size = reduce(np.maximum, (np.abs(values[name]).max(spread, keepdims=True, initial=0) for name, _ in scaling.weights))
+        by = np.where(size > 2.0 ** (scaling.shift // 2), -scaling.shift, np.where(size < 2.0 ** (-scaling.shift // 2), scaling.shift, 0))
+        if by.any():
+            values |= {name: np.ldexp(values[name], by * weight) for name, weight in scaling.weights}
+            if scaling.exponent:
+                values[scaling.exponent] = values[scaling.exponent] - by
+    return values
 
 
 def join(joins: Mapping[str, Expr], environment: Environment, earlier: Values, later: Values) -> dict[str, np.ndarray]:

@@ -110,7 +110,7 @@ def lift(form: FusedForm, chunk: Environment) -> State:
     ordered = joined_elements(form, chunk, values.of)
     for component in form.state:
         components[component.name] = held = (
-            _lifted(form, component, values) if component.joined is None else _whole(ordered[component.name], chunk))
+            _whole(ordered[component.name], chunk) if component.name in form.in_order else _lifted(form, component, values))
         values.hold(component.name, held)
     means = {name: values.named(name) for name in values.means}
     return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk), means)
@@ -135,8 +135,8 @@ def merge_seen(form: FusedForm, a: State, b: State) -> tuple[State, tuple[dict[s
         for part, values, own in zip((a, b), parts, moved, strict=True):
             own[component.name] = replace(part.components[component.name], value=_rebased(component, values, merged))
         components[component.name] = held = (
-            _joined(form, component, a.environment, *(own[component.name] for own in moved)) if component.joined is None
-            else _whole(ordered[component.name], a.environment))
+            _whole(ordered[component.name], a.environment) if component.name in form.in_order
+            else _joined(form, component, a.environment, *(own[component.name] for own in moved)))
         merged.hold(component.name, held)
     means = {name: merged.named(name) for name in merged.means}
     return State(components, length, min(a.start, b.start), a.environment, means), moved

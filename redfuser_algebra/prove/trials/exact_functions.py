@@ -26,8 +26,8 @@ def _float(a: Exact) -> float:
     """A float of the same sign, close to the number."""
     if is_special(a):
         return a
-    middle = float(a.p) / float(a.q) if isinstance(a, fmpq) else float(a.mid())
-    return sign(a) * max(abs(middle), 1e-300) if middle == 0 or isinstance(a, arb) else middle
+    middle = abs(float((arb(a) if isinstance(a, fmpq) else a).mid()))
+    return sign(a) * min(max(middle, 1e-300), 1e300)
 
 
 def _ieee(name: str, *args: Exact) -> Exact:
