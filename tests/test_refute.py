@@ -40,11 +40,11 @@ def witness(name):
     return refute(cascade, operator.assume, discover(cascade, operator.assume).refusal, params=operator.params)
 
 
-def witnesses(operator, only_pivots=False):
-    """What `refute` answers when forced on each reduction of an operator, refused or not."""
+def witnesses(operator, asked=lambda reduction, axis: True):
+    """What `refute` answers when forced on each reduction of an operator that is asked about, refused or not."""
     for cascade in cascades(operator):
         for reduction in cascade.reductions:
-            if not only_pivots or sees_a_pivot(reduction) and not of_finite_rank(reduction, cascade.axis):
+            if asked(reduction, cascade.axis):
                 yield refute(cascade, operator.assume, refusal_of(cascade, reduction), params=operator.params)
 
 
@@ -52,9 +52,10 @@ def refusal_of(cascade, reduction):
     return Refusal(cascade.axis, reduction, "", None, {}, exhausted=False, rounding=False)
 
 
-def sees_a_pivot(reduction):
+def is_doubtful(reduction, axis):
+    """Whether a reduction sees a pivot and is of no rank that is known to be finite."""
     parts = [part for part in (reduction.body, reduction.mask) if part is not None]
-    return any(term.op == "symbol" for term in subterms(*parts))
+    return any(term.op == "symbol" for term in subterms(*parts)) and not of_finite_rank(reduction, axis)
 
 
 # every no has a witness
@@ -147,18 +148,18 @@ def test_a_near_twin_that_fuses_is_not_refuted(name):
 
 @pytest.mark.parametrize("operator", FUSABLE, ids=lambda operator: operator.name)
 def test_what_people_write_and_what_fuses_is_not_refuted(operator):
-    assert set(witnesses(operator, only_pivots=True)) <= {None}
+    assert set(witnesses(operator, is_doubtful)) <= {None}
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_the_catalogue_fuses_is_not_refuted(name):
-    assert set(witnesses(operators[name], only_pivots=True)) <= {None}
+    assert set(witnesses(operators[name], is_doubtful)) <= {None}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_no_reduction_of_what_the_catalogue_fuses_is_refuted(name):
-    assert set(witnesses(operators[name])) == {None}
+def test_no_other_reduction_of_what_the_catalogue_fuses_is_refuted(name):
+    assert set(witnesses(operators[name], lambda *asked: not is_doubtful(*asked))) <= {None}
 
 
 def test_nothing_is_claimed_without_effort():

@@ -76,9 +76,8 @@ class _Loaded(threading.local):
         contents = {name: content(name) for name in laws}
         if any(self.laws.get(name, law) != law for name, law in contents.items()):
             self._begin()
-        fresh = {name: law for name, law in contents.items() if name not in self.laws}
-        self.run("\n".join(law_program(law) for law, _ in fresh.values()))
-        self.laws.update(fresh)
+        self.run(_programs(name for name in contents if name not in self.laws))
+        self.laws.update(contents)
 
     def run(self, text: str) -> list:
         return self.graph.run_program(*self.graph.parse_program(text))
@@ -89,18 +88,29 @@ def _loaded() -> _Loaded:
     return _Loaded()
 
 
+@cache
+def _bare() -> _Loaded:
+    """E-graphs that hold no law between questions."""
+    return _Loaded()
+
+
+def _programs(laws: Iterable[str]) -> str:
+    return "\n".join(law_program(content(name)[0]) for name in laws)
+
+
 def ask(lines: Iterable[str], question: str, laws: Iterable[str], limits: Limits, fresh: bool = False, look: bool = False) -> Answer:
     """Define the terms in `lines`, let `laws` work until they are done or a limit is hit, extract `question`.
 
     Exact numbers that leave 64 bits are a limit, too.  A `fresh` e-graph holds these laws and no others.  With `look`
     the answer has the e-graph as JSON.
     """
-    laws, loaded = list(laws), _Loaded() if fresh else _loaded()
-    loaded.load(laws)
+    laws, loaded = list(laws), _bare() if fresh else _loaded()
+    if not fresh:
+        loaded.load(laws)
     run = loaded.run
     run("(push)")
     try:
-        run("\n".join((*lines, f"(unstable-combined-ruleset asked structure {' '.join(laws)})",
+        run("\n".join((_programs(laws) if fresh else "", *lines, f"(unstable-combined-ruleset asked structure {' '.join(laws)})",
                        f"(let $question {question})",
                        "(let $zero (Num (rational 0 1)))", "(let $one (Num (rational 1 1)))")))
         answer = _saturated(run, limits)

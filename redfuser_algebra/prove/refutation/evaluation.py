@@ -7,6 +7,7 @@ have a kink there) is marked in `spoiled`.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -165,6 +166,9 @@ class Evaluation:
             self.choices.append(choice)
 
 
+_is = np.frompyfunc(operator.is_, 2, 1)
+
+
 def same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where two arrays hold one and the same number."""
-    return np.asarray(np.frompyfunc(lambda x, y: x is y, 2, 1)(a, b)).astype(bool)
+    return np.asarray(_is(a, b)).astype(bool)

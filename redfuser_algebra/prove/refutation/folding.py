@@ -120,7 +120,9 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
         rivals = takes & (found != NOTHING)
         order = _settled(evaluation, term, order, rivals & (order == OPEN), found, position, dim)
         better = takes & (~rivals | ((order < 0) if term.monoid in _SMALLEST else (order > 0)))
-        equal = rivals & (order == 0) & ~(entry.fixed & best.fixed) & ~same(entry.value, best.value)
+        equal = rivals & (order == 0) & ~(entry.fixed & best.fixed)
+        if equal.any():
+            equal &= ~same(entry.value, best.value)
         tied, found = (tied & ~better) | equal, np.where(better, position, found)
         best = Node(np.where(better, entry.value, best.value), np.where(better, entry.fixed, best.fixed))
     if tied.any():
