@@ -226,6 +226,17 @@ def test_votes():
     assert set(got) == {31}
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("mode", "meaning"), [("or", any), ("and", all)])
+def test_votes_at_a_barrier_are_of_whole_blocks(mode, meaning, together):
+    """Numbers of threads over all three blocks: those of the second are on both sides of 100."""
+    body = "mov.u32 %r8, %ctaid.x; mad.lo.u32 %r7, %r8, 64, %r0; cvt.u64.u32 %rd0, %r7; setp.lt.u32 %p1, %r7, 100;"
+    body += f"barrier.cta.red.{mode}.pred %p2, 0, %p1; selp.u32 %r1, 1, 0, %p2;"
+    got, _ = run(body + STORE, threads=64, blocks=3, mode=Mode(together=together))
+    assert list(got.reshape(3, 64)[:, 0]) == [meaning(64 * block + n < 100 for n in range(64)) for block in range(3)]
+    assert (got.reshape(3, 64) == got.reshape(3, 64)[:, :1]).all()
+
+
 SHARED = ".shared .align 8 .f64 one; .shared .align 16 .b8 box[256]; .shared .align 4 .u32 last[2];"
 TURN = "mov.u32 %r2, box; shl.b32 %r3, %r0, 2; add.u32 %r4, %r2, %r3;"
 OTHER = "sub.u32 %r5, 63, %r0; shl.b32 %r5, %r5, 2; add.u32 %r5, %r2, %r5;"

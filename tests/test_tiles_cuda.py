@@ -38,6 +38,11 @@ def biased(Q: "h m k", K: "h l k", V: "l j", U: "l i", B: "m l", c: "l", keep: "
     return ra.sum(P * V, "l", where=w) / s, ra.sum(P * U, "l", where=w) / s, m + ra.log(s)
 
 
+@ra.operator
+def negated(Q: "m k", K: "l k", V: "l j"):
+    return ra.sum(-ra.maximum(ra.sum(Q * K, "k"), 0) * V, "l", where=ra.index("l") <= ra.index("m"))
+
+
 def made_up(operator, dtype="float16"):
     return made_cuda(operator, ra.fuse(operator).form, dtype)
 
@@ -124,6 +129,41 @@ def test_few_rows_share_their_elements_between_blocks(name, sizes):
     binding = sized(made, scale=0.1, **sizes)
     assert [chosen[0] for chosen, _, _ in made.file.plan(made.given(binding))[0]] == ["part", "join"]
     is_right(made, binding)
+
+
+def poisoned(made, **sizes):
+    """Infinities and NaN in V, each of which some rows of a tile mask and others do not; weights of −0 are among those of `negated`."""
+    binding = sized(made, scale=0.1, **sizes)
+    for place, value in (((3, 5), np.nan), ((40, 1), np.inf), ((41, 1), -np.inf), ((66, 2), -np.inf)):
+        binding.arrays["V"][place] = value
+    return binding
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("operator", "dtype"), [(negated, "float16"), *slow((negated, "float32"), (negated, "bfloat16"), (None, "float16"), (None, "float32"))])
+def test_what_a_mask_leaves_out_is_never_seen(operator, dtype):
+    made = made_up(operator, dtype) if operator else kernel("causal_attention", dtype)
+    binding = poisoned(made, m=70, l=70, k=20, j=33)
+    is_right(made, binding)
+
+
+LEAKS = {
+    "finite or not is not asked": (" = all_finite(", " = True or all_finite("),
+    "one thread alone knows": ("cuda.syncthreads_and(i4(first + second == f4(0)))", "i4(first + second == f4(0))"),
+    "half of a tile is looked at": ("for i in range(size // 16 // threads):", "for i in range(size // 32 // threads):"),
+    "what a mask leaves out has the weight 0": ("f4(-0.0))", "f4(0.0))"),
+    "a weight of −0 is taken for masked": (" + f4(0), f4(-0.0))", ", f4(-0.0))"),
+    "what takes no part is multiplied": ("return weight != f4(0) or", "return weight == f4(0) or"),
+    "the weight of a lane's neighbour": ("sel(k == i, p[0, k], first)", "sel(k == i, p[1, k], first)"),
+}
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", LEAKS)
+def test_a_leak_is_found(fault):
+    made = made_up(negated)
+    assert is_found(made, *LEAKS[fault], poisoned(made, m=70, l=70, k=20, j=33))
 
 
 @needs_toolchain

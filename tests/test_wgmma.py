@@ -5,7 +5,7 @@ import pytest
 from cuda_kernels import changed, kernel, needs_toolchain
 from lowered import verdict
 from ptx_kernels import run
-from test_tiles_cuda import RAGGED, is_found, is_right, sized
+from test_tiles_cuda import RAGGED, is_found, is_right, poisoned, sized
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.schedule import Schedule
@@ -94,6 +94,13 @@ def test_attention_by_wgmma(name, columns, lengths):
     binary = ran.binaries[0][0]
     assert "wgmma.mma_async" in binary.ptx and "mma.sync" not in binary.ptx and binary.spilled == binary.stack == 0
     assert "local load" not in ran.counts.traffic
+
+
+@needs_toolchain
+@pytest.mark.slow
+def test_what_a_mask_leaves_out_is_never_seen():
+    made = by_wgmma("causal_attention")
+    is_right(made, poisoned(made, m=70, l=70, k=20, j=33))
 
 
 @needs_toolchain

@@ -70,9 +70,9 @@ def _bounds(term: Expr, leaf: Callable[[Expr], Bounds | None]) -> Bounds | None:
     return _RULES[term.op](*parts)
 
 
-_RULES = {
+_RULES = {  # of a maximum with NaN the first argument stays
     "add": lambda a, b: (f"({a[0]} + {b[0]})", f"({a[1]} + {b[1]})"),
     "subtract": lambda a, b: (f"({a[0]} - {b[1]})", f"({a[1]} - {b[0]})"),
     "negative": lambda a: (f"(-{a[1]})", f"(-{a[0]})"),
-    "abs": lambda a: (f"max(0, {a[0]}, -{a[1]})", f"max(-{a[0]}, {a[1]})"),
+    "abs": lambda a: (f"max({a[0]}, -{a[1]}, 0)", f"max(-{a[0]}, {a[1]})"),
 }

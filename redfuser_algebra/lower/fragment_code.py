@@ -21,7 +21,7 @@ LOG2E = 1.4426950408889634
 OLD, PART, SEEN = "_old", "_part", "seen"
 UNROLLED = "unrolled()"
 """What ends a loop over arrays that must lie in registers; LLVM writes out short loops alone by itself."""
-_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|full|whole|vector|arrays|sizes|leading|steps|arguments|fits|groups|schedules|checked|ptx|pointer|cache|unpack|multiply|over_lanes|\w+_over|shapes|outputs|host|flat|stream|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
+_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|full|whole|vector|arrays|sizes|leading|steps|arguments|fits|groups|schedules|checked|ptx|pointer|cache|unpack|multiply|all_finite|takes_part|add_taken_rows|clean_.+|over_lanes|\w+_over|shapes|outputs|host|flat|stream|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
                    r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|unrolled|pack|mma|address|range|min|max|abs|True|False|None")
 
 
@@ -245,11 +245,15 @@ class Folding:
             for update in folded:
                 self._add(f, update)
             for each in weighted:
-                value = f.code(each.weights).to("f4").text
-                f.line(f"{f.argument(weights_of(each), '')}[r, {f.index(axis)}] = sel({self._taken(f, each.update.mask)}, {value}, f4(0))")
+                f.line(f"{f.argument(weights_of(each), '')}[r, {f.index(axis)}] = {self._weight(f, each)}")
             f.close()
         for line in joins:
             f.line(line)
+
+    def _weight(self, f: FragmentCode, each: Weighted) -> str:
+        """An element's weight; what a mask leaves out has the weight −0, which no other has."""
+        value, taken = f.code(each.weights).to("f4").text, self._taken(f, each.update.mask)
+        return f"sel({taken}, {value}, f4(0))" if each.update.mask is None else f"sel(full, {value}, sel({taken}, {value} + f4(0), f4(-0.0)))"
 
     def _rebase(self, f: FragmentCode, update: Update) -> None:
         f.line(f"{self.held(update.name)} = {self._moved(f, update, OLD)}")

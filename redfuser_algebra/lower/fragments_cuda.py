@@ -152,6 +152,35 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
                 o[1, 2 * n + 1] += b * d
 '''
 
+_TAKEN_FULL = '''
+@cuda.jit(device=True, forceinline=True)
+def add_taken_rows(p, right, lane, width, tile, columns, o):
+    """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4):
+            first, second = sel(k == i, p[0, k], first), sel(k == i, p[1, k], second)
+            unrolled()
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += sel(takes_part(a), a * c, f4(0))
+                o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
+                o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
+                o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))
+
+
+@cuda.jit(device=True, forceinline=True)
+def takes_part(weight):
+    """Whether a weight is an element's that takes part: −0 is the others' (see fold)."""
+    return weight != f4(0) or math.copysign(f4(1), weight) > f4(0)
+'''
+
+_PLACED_FULL, _PLACED_HALF = "i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8", "n, width, tile) + lane % 4 * 4"
+_TAKEN_HALF = _TAKEN_FULL.replace(_PLACED_FULL, _PLACED_HALF)
+
 _TAKE_FULL = _TAKE_HALF.replace("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8")
 
 _STORE_FULL = '''
@@ -171,6 +200,32 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
                         store_one(target + c * SIZE, y[r, 2 * n + c])
 '''
 
+
+_FINITE_HALF = '''
+check_pair = ptx("{{.reg .b32 z; mov.b32 z, 0; fma.rn.{kind}x2 $0, $1, z, $2;}}", "r", "rr")
+
+
+@cuda.jit(device=True, forceinline=True)
+def all_finite(tile, size, thread, threads):
+    """Whether `size` bytes of a tile hold neither infinity nor NaN, of which 0 times makes NaN; all threads of the block learn it."""
+    found = i4(0)
+    for i in range(size // 16 // threads):
+        for word in take_words(i4(tile + 16 * (i * threads + thread))):
+            found = check_pair(word, found)
+    first, second = unpack(found)
+    return cuda.syncthreads_and(i4(first + second == f4(0))) != 0
+'''
+
+_FINITE_FULL = '''
+@cuda.jit(device=True, forceinline=True)
+def all_finite(tile, size, thread, threads):
+    """Whether `size` bytes of a tile hold neither infinity nor NaN, of which 0 times makes NaN; all threads of the block learn it."""
+    found = f4(0)
+    for i in range(size // 16 // threads):
+        for number in load_four(i4(tile + 16 * (i * threads + thread))):
+            found += f4(0) * number
+    return cuda.syncthreads_and(i4(found == f4(0))) != 0
+'''
 
 _HALF = '''
 mma = ptx("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", "ffff", "rrrrrrffff", warp=True)
@@ -272,5 +327,5 @@ def bounded(factor):
 def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
-    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), _SCORES_HALF, _WEIGHTED_HALF, _TAKE_HALF, _STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKE_FULL, _STORE_FULL])])
+    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), _SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _FINITE_HALF.format(kind=kind), _TAKE_HALF, _STORE_HALF]
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, _STORE_FULL])])

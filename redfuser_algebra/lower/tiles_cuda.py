@@ -214,7 +214,9 @@ class _Printer:
         lines += [f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements]
         fold = list(self.fold.arguments)
         whole = self._all_hold()
-        masked = [f"fold({', '.join(['False', *fold[1:]])})"]
+        cut = [w for w in self.parts.weighted if w.update.mask is not None]
+        masked = [f"fold({', '.join(['False', *fold[1:]])})", *(f"clean_{w.update.name} = all_finite(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)" for w in cut)]
+        lines += [f"clean_{w.update.name} = True" for w in cut if whole]
         lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
         lines += [line for w in self.parts.weighted for line in self._added(w)]
         return [*lines, "cuda.syncthreads()", "t0, half = ahead, i4(1 - half)"]
@@ -228,9 +230,9 @@ class _Printer:
     def _added(self, w: Weighted) -> list[str]:
         """Weights times rows of a tile."""
         weights, right, sums = weights_of(w), f"tile + AT_{w.right.name}", sums_of(w, self.storage)
-        if self.wgmma:
-            return [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"]
-        return [f"add_weighted_rows({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"]
+        given = f"({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"
+        lines = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"] if self.wgmma else [f"add_weighted_rows{given}"]
+        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *_in(lines), "else:", f"    add_taken_rows{given}"]
 
     def _products(self) -> list[str]:
         """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""

@@ -115,9 +115,24 @@ class Machine:
             if len(np.unique(places[block][waiting[block]])) > 1:
                 raise PtxError("threads of a block wait at different barriers", "no barrier may stand under a condition that threads differ in")
             self.shared.forget(block)
+        self._tell(groups, blocks)
         for group in groups:
             group.waiting[:] = False
             group.unify()
+
+
+    def _tell(self, groups: list[Group], blocks: int) -> None:
+        """What the truth values that threads brought to a barrier come to in each block."""
+        yes, no = np.zeros((2, blocks * self.threads), bool)
+        for group in groups:
+            for _, _, there, value in group.votes:
+                yes[group.lanes] |= there & value
+                no[group.lanes] |= there & ~value
+        some, others = (np.repeat(found.reshape(blocks, -1).any(1), self.threads) for found in (yes, no))
+        for group in groups:
+            for write, all_, there, _ in group.votes:
+                write(group, there, (~others if all_ else some)[group.lanes])
+            group.votes.clear()
 
 
 class Group:
@@ -135,6 +150,7 @@ class Group:
         self.at: int | None = 0
         self.committed, self.carry = np.zeros(count, np.int32), np.zeros(count, bool)
         self.pending: list = []
+        self.votes: list = []
         self.shared_base = self.lanes // machine.threads * machine.shared.size
         self.local_base = self.lanes * max(machine.kernel.local_bytes, 16)
         kinds = machine.kernel.registers

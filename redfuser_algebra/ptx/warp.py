@@ -24,10 +24,26 @@ def whole_warps(mask: Mask, what: str) -> None:
             raise PtxError(f"{what} with only part of a warp", "no such instruction may stand under a condition that lanes differ in")
 
 
-@instruction("bra", "ret", "exit", "bar", "barrier", "membar", "fence", "prefetch", "discard", "griddepcontrol")
+@instruction("bra", "ret", "exit", "membar", "fence", "prefetch", "discard", "griddepcontrol")
 def nothing(i: Instruction, d: Decoder) -> Step:
     """Control flow is the scheduler's; memory is already in order here."""
     return lambda g, mask: None
+
+
+@instruction("bar", "barrier")
+def barrier(i: Instruction, d: Decoder) -> Step:
+    """Waiting is the scheduler's; with .red each thread gives a truth value, and is told what those of its block come to."""
+    if "red" not in i.forms:
+        return nothing(i, d)
+    if "popc" in i.forms:
+        raise PtxError(f"the barrier {i.text!r} is not known", "enter it in redfuser_algebra.ptx.warp")
+    write, value, every = d.write(i.operands[0], "pred"), d.read(i.operands[-1], "pred"), "and" in i.forms
+
+    def step(g: Group, mask: Mask) -> None:
+        there = np.ones(g.count, bool) if mask is None else mask.copy()
+        g.votes.append((write, every, there, np.broadcast_to(value(g), (g.count,)).copy()))
+
+    return step
 
 
 @instruction("shfl")
