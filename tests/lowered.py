@@ -62,8 +62,33 @@ def plain_module(text, name):
     exec(compile(body, name, "exec"), names)
     names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, "exp4": np.exp, "exp8": np.exp, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
               "fill": np.ndarray.fill, "copy": lambda source, target: np.copyto(target, source),
-              "bits": lambda x, kind: x.view(kind), "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
+              "comes_first": comes_first, "precedes": precedes, "ordered": ordered, "highest": highest, "left_over": left_over, "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
     return types.SimpleNamespace(**names)
+
+
+def comes_first(value, best, at):
+    return at < 0 or value > best or (value != value and best == best)
+
+
+def precedes(value, position, best, at):
+    return comes_first(value, best, at) or (position < at and (value == best or (value != value and best != best)))
+
+
+def ordered(lanes, keys):
+    bits, most = lanes.view(keys.dtype), np.iinfo(keys.dtype).max
+    order = np.where(bits < 0, bits ^ most, bits)
+    keys[:] = np.where(np.isnan(lanes), most - 127, np.where(lanes == 0, 0, order))
+
+
+def highest(keys, below, wanted=True):
+    ranks = (keys & -64) | np.arange(63, -1, -1)
+    return max(ranks[wanted & (ranks < below)], default=-np.iinfo(keys.dtype).max)
+
+
+def left_over(keys, below, best, at, start):
+    least = np.empty(1, keys.dtype)
+    ordered(best[-1:].astype(f"f{keys.itemsize}"), least)
+    return highest(keys, below, (at[-1] < 0) | (keys > least) | ((keys == least) & (np.arange(64) < at[-1] - start)))
 
 
 def multiplied(left, right, turns, panel, into):

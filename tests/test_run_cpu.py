@@ -1,6 +1,7 @@
 """Compiled CPU kernels: right for every layout and special value, vectorised, cached, safe in threads and after a fork."""
 
 import gc
+import itertools
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from lowered import inputs, parts, verdict
 
+import redfuser_algebra as ra
 from redfuser_algebra.catalogue import operators
 from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.lowering import lower
@@ -167,6 +169,29 @@ def test_special_values_in_sums(special):
         x[place] = special
         check("kurtosis", {"x": x}, Schedule(16))
         check("correlation", {"x": x, "y": np.arange(40.0)}, Schedule(16))
+
+
+def the_largest(x: "l", y: "l", k: int = 6):
+    return tuple(ra.topk(x, "l", k, where=y > 0))
+
+
+HARD = {"numbers": lambda x: x, "equal": np.zeros_like, "few values": np.round, "close": lambda x: 1 + 1e-7 * x, "tiny": lambda x: 1e-42 * x,
+        "zeros": lambda x: np.copysign(0.0, x), "rising": np.sort, "nothing": lambda x: np.full_like(x, -np.inf), "nan": lambda x: np.full_like(x, np.nan),
+        "some nan": lambda x: np.where(x > 0.9, np.nan, x), "infinities": lambda x: np.where(abs(x) > 1, np.copysign(np.inf, x), x)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_are_found_in_order(dtype, rng):
+    fused = ra.fuse(ra.operator(the_largest))
+    kernels = [fused.kernel("cpu", dtype=dtype, schedule=Schedule(tile=tile)) for tile in (64, 257, 8192)]
+    for hard, length, k in itertools.product(HARD, (7, 64, 65, 1000), (1, 6, 70)):
+        x, y = HARD[hard](rng.standard_normal((2, length))).astype(dtype), rng.standard_normal((2, length)).astype(dtype)
+        y[:, length // 2:length // 2 + k] = 1.0
+        if (y > 0).sum(-1).min() >= k:
+            expected = fused(x, y, k=k, backend="reference")
+            for kernel in kernels:
+                for got, right in zip(kernel(x, y, k=k), expected, strict=True):
+                    assert np.array_equal(got, right, equal_nan=True), (hard, length, k, kernel.schedule)
 
 
 def test_the_loops_become_vectors():

@@ -1,4 +1,4 @@
-"""The arithmetic that generated CPU kernels bring along, as text: exponentials, extremes with NaN, insertion, rounding.
+"""The arithmetic that generated CPU kernels bring along, as text: exponentials, extremes with NaN, memory, rounding.
 
 Out: Python source that uses np and numba's njit, intrinsic and ir; `prelude(names)` holds only what is used.
 """
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from redfuser_algebra.lower.products_cpu import MASKED_PRODUCT, MULTIPLY
+from redfuser_algebra.lower.topk_cpu import FIRST, INSERT, LANES
 
 # exp(x) = 2^n · e^r with n the nearest whole number to x / ln 2.  Adding and subtracting 1.5·2^23 rounds, and leaves n
 # in the low bits; no flag here may let the compiler cancel the two.  ln 2 is subtracted in two parts whose first has
@@ -113,15 +114,6 @@ def middle(x):
 def sound(total):
     """Whether a sum is finite and so far from 0 that it misses nothing of products too small for float32."""
     return 1e-30 < abs(total) < inf
-'''
-
-_BITS = '''
-@intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
 '''
 
 # Numba compiles np.empty and reshape as functions of their own, a tenth of a second for each kind of array; these are a
@@ -241,94 +233,6 @@ def ahead(tile, distance, count, line):
         touch(tile, place)
 '''
 
-_FIRST = '''
-@njit(**PART)
-def comes_first(value, best, at):
-    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
-'''
-
-_INSERT = '''
-@njit(**PART)
-def precedes(value, position, best, at):
-    """Whether a value beats one found anywhere: of equals, that at the lower position."""
-    equal = value == best or (value != value and best != best)
-    return comes_first(value, best, at) or (equal and position < at)
-
-
-@njit(**PART, forceinline=True)
-def insert(best, at, value, position):
-    """Put a value among the k best so far, largest first."""
-    place = best.shape[0] - 1
-    while place >= 0 and precedes(value, position, best[place], at[place]):
-        if place < best.shape[0] - 1:
-            best[place + 1] = best[place]
-            at[place + 1] = at[place]
-        best[place] = value
-        at[place] = position
-        place -= 1
-'''
-
-# The k largest of many: the elements are spread over 64 lanes, and the lanes with the k largest maxima are all that can
-# hold one of them.  A lane's maximum becomes a whole number that ends in the lane, so that the largest such number, and
-# then the largest below it, are found by vectors and without a branch.  In float64 the last bits of the maximum make
-# room for the lane: lanes that differ in no other bit are all looked at.
-_LANES = '''
-NO_LANE = i8(-2**63)
-
-
-@njit(**PART)
-def ordered4(x, lane):
-    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
-    order = i4(0) if x == f4(0) else bits(f4(x), i4)
-    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
-    return (i8(order) << i8(32)) + (63 - lane)
-
-
-@njit(**PART)
-def ordered8(x, lane):
-    """As ordered4, by all but the last six bits."""
-    order = i8(0) if x == 0.0 else bits(f8(x), i8)
-    order = i8(0x7ff8 << 48) if x != x else order ^ ((order >> i8(63)) & i8(2**63 - 1))
-    return (order & i8(-64)) + (63 - lane)
-
-
-@njit(**PART)
-def beaten4(best, at, start):
-    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
-    if at[-1] < 0:
-        return NO_LANE
-    lane = at[-1] - start
-    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
-
-
-@njit(**PART)
-def beaten8(best, at, start):
-    """As beaten4; lanes that look equal may hold something larger."""
-    return NO_LANE if at[-1] < 0 else ordered8(best[-1], 64)
-
-
-@njit(**PART)
-def highest(keys, below):
-    """The largest of the numbers below a bound."""
-    wide_vectors()
-    found = NO_LANE
-    for lane in range(64):
-        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
-    return found
-
-
-@njit(**PART)
-def least(best, at, lanes, keys, n):
-    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
-    if at[-1] >= 0 or n <= 64:
-        return best[-1]
-    key = i8(2**63 - 1)
-    for place in range(at.shape[0]):
-        key = highest(keys, key)
-    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
-'''
-
 _ROUNDED = '''
 @njit(**PART)
 def rounded(x, mantissa, smallest, largest, beyond):
@@ -346,9 +250,9 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("bits",), _BITS), (("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
-           (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), _FIRST), (("insert",), _INSERT),
-           (("highest",), _LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
+_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+           (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
+           (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
 _IMPORTS_OF_ALL = '''import math
 

@@ -261,19 +261,23 @@ class StagePrinter(OrderedPrinter):
         lift, position = function.code(update.lift), function.code(Expr("index", (), (axis,))).text
         each, type_ = function.nest.pop().lines, "f4" if lift.type == "f4" else "f8"
         w, none, value = type_[1], constant(-math.inf, type_).text, lift.to(type_).text
+        whole, most = f"i{w}", f"MOST{w}"
         start, n = function.argument("start", "t0"), function.argument("n", "n")
-        lanes, keys = self._per_lane(function, f"lanes{w}", type_), self._per_lane(function, "keys", "i8")
+        lanes, keys = self._per_lane(function, f"lanes{w}", type_), self._per_lane(function, f"keys{w}", whole)
+        rank, value = f"rank = highest({keys}, rank)", value if mask is None else f"({value} if {mask} else {none})"
         lines = [f"for lane in range({LANES}):", f"    {lanes}[lane] = {none}",
                  f"for i0 in range(0, {n}, {LANES}):", f"    for lane in range({LANES} if i0 + {LANES} < {n} else {n} - i0):",
-                 *indented(indented([f"{index} = i0 + lane", *each,
-                                     f"{lanes}[lane] = larger({lanes}[lane], {value if mask is None else f'({value} if {mask} else {none})'})"])),
-                 f"for lane in range({LANES}):", f"    {keys}[lane] = ordered{w}({lanes}[lane], lane)",
-                 f"rank = highest({keys}, i8(2**63 - 1))", f"bound = least({best}, {at}, {lanes}, {keys}, {n})",
-                 f"while rank > beaten{w}({best}, {at}, {start}):",
-                 *indented([f"for {index} in range({last} - (rank & {last}), {n}, {LANES}):",
-                            *indented([*each, f"value = {lift.to('f8').text}", f"if {'' if mask is None else f'{mask} and '}not value < bound:",
-                                       f"    insert({best}, {at}, value, {position})"]),
-                            f"rank = highest({keys}, rank)"])]
+                 *indented(indented([f"{index} = i0 + lane", *each, f"{lanes}[lane] = larger({lanes}[lane], {value})"])),
+                 f"ordered({lanes}, {keys})", f"rank, bound, wanted = {most}, {best}[-1], {at}.shape[0] if {at}[-1] < 0 else 0",
+                 f"if wanted > 0 and {n} > {LANES}:", *indented([
+                     "bound = inf", "for place in range(wanted):", f"    {rank}",
+                     f"    bound = smaller(bound, f8({lanes}[{last} - (rank & {last})]) if rank > -{most} else -inf)", f"rank = {most}"]),
+                 "while True:", *indented([
+                     "if wanted > 0:", f"    {rank}", "else:", f"    rank = left_over({keys}, rank, {best}, {at}, {start})", "wanted -= 1",
+                     f"if rank == -{most}:", "    break",
+                     f"for {index} in range({last} - (rank & {last}), {n}, {LANES}):",
+                     *indented([*each, f"value = {lift.to('f8').text}", f"if {'' if mask is None else f'{mask} and '}not value < bound:",
+                                f"    insert({best}, {at}, value, {position})"])])]
         function.nest[-1].lines += lines
         return self.printed(function)
 
