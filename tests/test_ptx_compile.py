@@ -8,7 +8,7 @@ import pytest
 from cuda_kernels import drawn_case, kernel
 
 from redfuser_algebra.ptx import execute, kept
-from redfuser_algebra.ptx.compile import CompileError, Compiled, arguments, compiled, toolchain_missing
+from redfuser_algebra.ptx.compile import CompileError, Compiled, arguments, compiled, toolchain_missing, translated
 from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
 
@@ -115,7 +115,7 @@ def test_what_was_compiled_is_kept_until_anything_changes(monkeypatch, tmp_path)
 def test_a_kernel_that_was_compiled_before_is_executed_without_compiling(monkeypatch, tmp_path):
     monkeypatch.setenv("REDFUSER_CACHE_DIR", str(tmp_path))
     made, compilations = kernel("variance"), []
-    monkeypatch.setattr(execute, "compiled", lambda *asked: compilations.append(asked) or compiled(*asked))
+    monkeypatch.setattr(execute, "translated", lambda *asked: compilations.append(asked) or translated(*asked))
     given = made.given(drawn_case(made, 40))
     first, second = (execute.KernelFile(made.source).run(given) for _ in range(2))
     assert len(compilations) == 1 and second.binaries == first.binaries and np.array_equal(first.outputs, second.outputs)

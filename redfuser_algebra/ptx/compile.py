@@ -1,4 +1,4 @@
-"""Compile a Numba CUDA kernel to PTX and cubin without a driver, as numba-cuda itself does before a launch.
+"""Compile a Numba CUDA kernel to PTX and cubin without a driver, on the way that numba-cuda itself takes before a launch.
 
 In: a kernel function, the types of its arguments, an architecture.  Out: linked PTX, cubin, and what the linker says
 about registers, spills and shared memory.
@@ -73,39 +73,50 @@ def gpu_missing() -> str:
 
 
 def compiled(function: Callable, types: Sequence[object], architecture: str, bounds: int | tuple[int, ...] = 0) -> Compiled:
-    """The kernel for arguments of these types: NumPy dtypes stand for scalars, (dtype,) for one-dimensional arrays.
+    """The kernel for arguments of these types, for one architecture; see `translated` and `linked`."""
+    _check(architecture)
+    return linked(translated(function, types, bounds), architecture)
 
-    `bounds` are what `cuda.jit` takes as launch bounds: threads per block, or these and blocks per multiprocessor.
+
+def _check(architecture: str) -> None:
+    if architecture not in ARCHITECTURES:
+        raise CompileError(f"compiling for {architecture!r}", "there is no such architecture here", f"choose one of {', '.join(ARCHITECTURES)}")
+
+
+def translated(function: Callable, types: Sequence[object], bounds: int | tuple[int, ...] = 0) -> bytes:
+    """A kernel in the compiler's own form, which every architecture is linked from.
+
+    `types` are NumPy dtypes for scalars and (dtype,) for one-dimensional arrays; `bounds` are what `cuda.jit` takes as launch
+    bounds: threads per block, or these and blocks per multiprocessor.  It is asked for by the oldest architecture: for a newer
+    one the compiler writes the same but for the kernel's name.
 
     Raises CompileError, which says what to install or what the compiler complained about.
     """
-    if architecture not in ARCHITECTURES:
-        raise CompileError(f"compiling for {architecture!r}", "there is no such architecture here", f"choose one of {', '.join(ARCHITECTURES)}")
     missing = toolchain_missing()
     if missing:
         raise CompileError("compiling a CUDA kernel", f"{missing} is not installed", "pip install 'redfuser-algebra[cuda]'")
-    code = _to_ltoir(function, types, architecture, bounds)
+    from numba import cuda, from_dtype
+    from numba.core.errors import NumbaError
+
+    signature = tuple(from_dtype(each[0])[::1] if isinstance(each, tuple) else from_dtype(each) for each in types)
+    oldest = min(ARCHITECTURES.values())
+    try:
+        with _pretended_device(oldest):
+            code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=oldest, launch_bounds=bounds or None)
+    except NumbaError as error:
+        raise CompileError(f"compiling {function.__name__}", f"{type(error).__name__}: {error}", "this is a fault of the printed kernel") from error
+    return code
+
+
+def linked(code: bytes, architecture: str) -> Compiled:
+    """What a translated kernel becomes for an architecture.  Raises CompileError."""
+    _check(architecture)
     cubin, log = _linked(code, architecture)
     ptx, _ = _linked(code, architecture, "-ptx")
     found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
     registers, shared = (re.search(pattern, log) for pattern in (r"Used (\d+) registers", r"(\d+) bytes smem"))
     return Compiled(architecture, ptx.decode().strip("\0"), cubin, int(registers[1]), found[0], found[1] + found[2],
                     int(shared[1]) if shared else 0, _machine_instructions(cubin))
-
-
-def _to_ltoir(function: Callable, types: Sequence[object], architecture: str, bounds: int | tuple[int, ...]) -> bytes:
-    from numba import cuda, from_dtype
-    from numba.core.errors import NumbaError
-
-    signature = tuple(from_dtype(each[0])[::1] if isinstance(each, tuple) else from_dtype(each) for each in types)
-    try:
-        with _pretended_device(ARCHITECTURES[architecture]):
-            code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=ARCHITECTURES[architecture],
-                                   launch_bounds=bounds or None)
-    except NumbaError as error:
-        raise CompileError(f"compiling {function.__name__} for {architecture}", f"{type(error).__name__}: {error}",
-                           "this is a fault of the printed kernel") from error
-    return code
 
 
 @contextmanager

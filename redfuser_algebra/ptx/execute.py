@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redfuser_algebra.ptx.compile import Compiled, arguments, compiled
+from redfuser_algebra.ptx.compile import Compiled, arguments, linked, translated
 from redfuser_algebra.ptx.kept import keep, kept
 from redfuser_algebra.ptx.machine import Counts, Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
@@ -27,10 +27,14 @@ class Executed:
 
 @dataclass
 class KernelFile:
-    """A kernel file; its kernels are compiled when first asked for, one per architecture and choice of its plan, and kept on disk."""
+    """A kernel file; its kernels are compiled when first asked for, one per architecture and choice of its plan, and kept on disk.
+
+    `code` is what the compiler made of a choice for any architecture, `read` the PTX of those that ran."""
 
     text: str
-    made: dict[tuple, tuple[Compiled, Kernel]] = field(default_factory=dict)
+    made: dict[tuple, Compiled] = field(default_factory=dict)
+    code: dict[tuple, bytes] = field(default_factory=dict)
+    read: dict[str, Kernel] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -42,26 +46,29 @@ class KernelFile:
         plan: Callable = self.names["plan"]
         return plan(*given)
 
-    def binaries(self, given: Sequence[object], architecture: str) -> list[tuple[Compiled, Kernel, int, int]]:
+    def binaries(self, given: Sequence[object], architecture: str) -> list[tuple[Compiled, int, int]]:
         """For each launch that the plan makes for these arguments the compiled kernel, blocks, and threads per block."""
         launches, before, _, _ = self.plan(given)
         types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in before]
         types += [(np.dtype(dtype),) for dtype in (*(dtype for dtype, _ in self.names["HELD"]), *(dtype for _, dtype in self.names["OUTPUTS"]))]
-        found = []
-        for chosen, blocks, threads in launches:
-            if (architecture, chosen) not in self.made:
-                binary = self._compiled(chosen, types, architecture)
-                self.made[architecture, chosen] = binary, read_kernel(binary.ptx)
-            found.append((*self.made[architecture, chosen], blocks, threads))
-        return found
+        return [(self._compiled(chosen, types, architecture), blocks, threads) for chosen, blocks, threads in launches]
 
     def _compiled(self, chosen: tuple, types: Sequence[object], architecture: str) -> Compiled:
-        binary = kept(self.text, chosen, types, architecture)
-        if binary is None:
-            kernel = self.names["make"](*chosen)
-            binary = compiled(kernel.py_func, types, architecture, kernel.targetoptions["launch_bounds"])
-            keep(binary, self.text, chosen, types, architecture)
-        return binary
+        if (architecture, chosen) not in self.made:
+            binary = kept(self.text, chosen, types, architecture)
+            if binary is None:
+                kernel = self.names["make"](*chosen)
+                if chosen not in self.code:
+                    self.code[chosen] = translated(kernel.py_func, types, kernel.targetoptions["launch_bounds"])
+                binary = linked(self.code[chosen], architecture)
+                keep(binary, self.text, chosen, types, architecture)
+            self.made[architecture, chosen] = binary
+        return self.made[architecture, chosen]
+
+    def _kernel(self, ptx: str) -> Kernel:
+        if ptx not in self.read:
+            self.read[ptx] = read_kernel(ptx)
+        return self.read[ptx]
 
     def run(self, given: Sequence[object], architecture: str = "sm_90a", mode: Mode | None = None, shifts: Sequence[int] = ()) -> Executed:
         """Execute for arguments in the file's order; `shifts` moves arrays off the 256-byte grid, in elements."""
@@ -73,8 +80,8 @@ class KernelFile:
         moved = {place: shift * flat[place].itemsize for place, shift in zip(places, shifts, strict=False)}
         memory, counts, ran = GlobalMemory(), Counts(), []
         parameters, addresses = arguments(memory, flat, moved, range(len(before), len(flat)))
-        for binary, kernel, blocks, threads in self.binaries(given, architecture):
-            counts = counts.joined(Machine(kernel, memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
+        for binary, blocks, threads in self.binaries(given, architecture):
+            counts = counts.joined(Machine(self._kernel(binary.ptx), memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
             ran.append((binary, threads))
         results = [memory.array(address, shape, array.dtype) for address, shape, array in zip(addresses[-len(outputs):], shapes, outputs, strict=True)]
         return Executed(tuple(results), counts, tuple(ran))

@@ -160,7 +160,7 @@ def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CA
             if progress:
                 progress(done, steps)
     for architecture in dict.fromkeys((kernel.architecture,) if kernel.printed.wgmma else (*ARCHITECTURES, kernel.architecture)):
-        for binary, _, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
+        for binary, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
             binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
                                    occupancy(on, binary.registers, binary.shared, threads)))
     work = None if last is None else _work(last[0], last[1], kernel)
