@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -25,8 +26,8 @@ ENDLESS = 2_000_000
 class Mode:
     """How strictly to execute.
 
-    `together`: all warps step side by side, which is fast; otherwise warps run one at a time, in random order between
-    barriers.  `races`: two warps may not touch the same shared place between barriers if one stores.  `rough`: fast
+    `together`: all warps step side by side, which is fast; otherwise the warps of a block run one at a time, in random order
+    between barriers.  `races`: two warps may not touch the same shared place between barriers if one stores.  `rough`: fast
     approximations err as far as their documentation allows.  `batch` blocks run side by side.
     """
 
@@ -74,9 +75,16 @@ class Machine:
         self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
         self.ends = [block[-1] for block in kernel.blocks]
         self.guards = [self.decoder.guard(end) if end.guard else None for end in self.ends]
+        self.places = self._places()
         self.opcodes = [Counter(".".join((i.name, *i.forms)) for i in block) for block in kernel.blocks]
-        self.counts = Counts()
+        self.visits, self.counts = np.zeros(len(kernel.blocks), np.int64), Counts()
         self.random = np.random.default_rng(self.mode.seed)
+
+    def _places(self) -> dict[str, int]:
+        """Where each register that steps use begins in the bytes of a thread, the wide ones first; and how many bytes there are."""
+        widths = {name: self.decoder.width(name) for name, _ in self.decoder.slots}
+        ordered = sorted(widths, key=lambda name: -widths[name])
+        return dict(zip((*ordered, "words"), accumulate((widths[name] for name in ordered), initial=0), strict=True))
 
     def launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int = 0) -> Counts:
         """Run all blocks of a grid.  Raises PtxError for anything that hardware leaves undefined or refuses."""
@@ -88,16 +96,18 @@ class Machine:
         with np.errstate(all="ignore"):
             for first in range(0, blocks, self.mode.batch):
                 self._run(first, min(self.mode.batch, blocks - first))
+        for opcodes, warps in zip(self.opcodes, self.visits, strict=True):
+            self.counts.warps.update({opcode: times * int(warps) for opcode, times in opcodes.items() if warps})
         return self.counts
 
     def _run(self, first: int, blocks: int) -> None:
         size = -(-max(self.kernel.shared_bytes + self.dynamic, 16) // 16) * 16
         self.shared = SharedMemory(size, blocks)
         lanes = blocks * self.threads
-        self.local = Memory(max(self.kernel.local_bytes, 16) * lanes, "local", fill=0xFF)
+        self.local_size = max(self.kernel.local_bytes, 16)
+        self.local = Memory(self.local_size * lanes, "local", fill=0xFF)
         self.local.notes[:] = ALLOCATED
-        per = lanes if self.mode.together else LANES
-        groups = [Group(self, start, per, first) for start in range(0, lanes, per)]
+        groups = [Group(self, own, first) for own in self._side_by_side(blocks)]
         while True:
             for place in self.random.permutation(len(groups)):
                 groups[place].run()
@@ -107,10 +117,19 @@ class Machine:
         if any(group.pending for group in groups):
             raise PtxError("an asynchronous copy that nobody waited for", "the kernel lacks a wait")
 
+    def _side_by_side(self, blocks: int) -> list[np.ndarray]:
+        """The threads of each group: all of them, or one warp of every block, which never meet."""
+        lanes = np.arange(blocks * self.threads).reshape(blocks, -1, LANES)
+        if self.mode.together:
+            return [lanes.reshape(-1)]
+        order = np.stack([self.random.permutation(lanes.shape[1]) for _ in range(blocks)])
+        return [np.ascontiguousarray(lanes[np.arange(blocks), own].reshape(-1)) for own in order.T]
+
     def _release(self, groups: list[Group], blocks: int) -> None:
         """All threads wait at a barrier or are done: let them on, if each block's threads wait at the same one."""
-        places = np.concatenate([group.places() for group in groups]).reshape(blocks, self.threads)
-        waiting = np.concatenate([group.waiting & ~group.dead for group in groups]).reshape(blocks, self.threads)
+        places, waiting = np.empty((blocks, self.threads), np.int32), np.empty((blocks, self.threads), bool)
+        for group in groups:
+            places.flat[group.lanes], waiting.flat[group.lanes] = group.places(), group.waiting & ~group.dead
         for block in range(blocks):
             if len(np.unique(places[block][waiting[block]])) > 1:
                 raise PtxError("threads of a block wait at different barriers", "no barrier may stand under a condition that threads differ in")
@@ -141,9 +160,9 @@ class Group:
     `at` is the basic block where all are; None while they are in different ones, and then `place` tells.
     """
 
-    def __init__(self, machine: Machine, start: int, count: int, first_block: int) -> None:
-        self.machine, self.count, self.mode, self.counts, self.random = machine, count, machine.mode, machine.counts, machine.random
-        self.lanes = np.arange(start, start + count)
+    def __init__(self, machine: Machine, lanes: np.ndarray, first_block: int) -> None:
+        self.machine, self.mode, self.counts, self.random = machine, machine.mode, machine.counts, machine.random
+        self.lanes, self.count = lanes, (count := len(lanes))
         self.warps = self.lanes % machine.threads // LANES
         self.place = np.zeros(count, np.int32)
         self.waiting, self.dead = np.zeros(count, bool), np.zeros(count, bool)
@@ -152,10 +171,13 @@ class Group:
         self.pending: list = []
         self.votes: list = []
         self.shared_base = self.lanes // machine.threads * machine.shared.size
-        self.local_base = self.lanes * max(machine.kernel.local_bytes, 16)
-        kinds = machine.kernel.registers
-        registers = {name: np.full(count * np.dtype(DTYPES[type_]).itemsize, type_ != "pred", np.uint8) * np.uint8(255) for name, type_ in kinds.items()}
-        self.slots = [registers[name].view("?" if dtype == "?" else dtype) for name, dtype in machine.decoder.slots]
+        self.local_base = self.lanes * machine.local_size
+        self.every, self.nothing = np.ones(count, bool), np.zeros(count, np.int64)
+        registers = np.full(machine.places["words"] * count, 255, np.uint8)
+        self.slots = [registers[machine.places[name] * count:][:np.dtype(dtype).itemsize * count].view(dtype) for name, dtype in machine.decoder.slots]
+        for (_, dtype), slot in zip(machine.decoder.slots, self.slots, strict=True):
+            if dtype == "?":
+                slot[:] = False
         self.special = self._special(first_block)
 
     def _special(self, first_block: int) -> dict[str, np.ndarray]:
@@ -186,9 +208,7 @@ class Group:
             for step in machine.steps[here]:
                 step(self, mask)
             if self.mode.counts:
-                busy = self.count // LANES if mask is None else int(mask.reshape(-1, LANES).any(1).sum())
-                for opcode, times in machine.opcodes[here].items():
-                    self.counts.warps[opcode] += busy * times
+                machine.visits[here] += self.count // LANES if mask is None else int(mask.reshape(-1, LANES).any(1).sum())
             self._leave(here, mask, machine.ends[here])
         raise PtxError(f"no end after {ENDLESS} blocks of instructions", "the kernel has an endless loop")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redfuser_algebra.ptx.accesses import MISALIGNED, OUTSIDE, collision, fast, fault, passes, sectors
 from redfuser_algebra.ptx.text import PtxError
 
 GLOBAL, SHARED, LOCAL = 0x7F << 40, 0x7E << 40, 0x7D << 40
@@ -39,20 +40,16 @@ class Memory:
             self.views[dtype] = self.bytes.view(dtype)
         return self.views[dtype]
 
-    def check(self, offsets: np.ndarray, size: int, wanted: int, what: str) -> None:
-        """Raise PtxError unless all `size` bytes at the offsets have the notes `wanted`."""
-        if not offsets.size:
-            return
-        if (offsets % size).any():
+    def check(self, offsets: np.ndarray, active: np.ndarray, base: np.ndarray, span: int, size: int, wanted: int, what: str, marked: int = 0) -> None:
+        """Raise PtxError unless the accesses of active threads lie in the `span` bytes behind their bases and have the notes `wanted`;
+        their bytes get the note `marked`."""
+        wrong = fast(fault)(self.notes, offsets, active, base, span, size, wanted, marked)
+        if wrong == MISALIGNED:
             raise PtxError(f"a misaligned {what} of {size} bytes in {self.space} memory")
-        if offsets.min() < 0 or offsets.max() + size > self.bytes.size:
-            raise PtxError(f"a {what} outside {self.space} memory")
-        step = min(size, 8)
-        notes, pattern = self.notes.view(f"u{step}"), np.array(0x0101010101010101 * wanted, np.uint64).astype(f"u{step}")
-        for part in range(0, size, step):
-            found = notes[(offsets + part) // step]
-            if (found & pattern != pattern).any():
-                self._complain(offsets, size, what)
+        if wrong == OUTSIDE:
+            raise PtxError(f"an out-of-bounds {what} of {size} bytes in {self.space} memory")
+        if wrong:
+            self._complain(offsets[active], size, what)
 
     def _complain(self, offsets: np.ndarray, size: int, what: str) -> None:
         notes = self.notes[offsets[:, None] + np.arange(size)]
@@ -61,14 +58,6 @@ class Memory:
         if (notes & PENDING).any():
             raise PtxError(f"a {what} in {self.space} memory where an asynchronous copy is still under way")
         raise PtxError(f"a {what} of {size} bytes in {self.space} memory that nothing has written")
-
-    def mark(self, offsets: np.ndarray, size: int, note: int) -> None:
-        """Add a note to all bytes of accesses."""
-        step = min(size, 8)
-        notes, pattern = self.notes.view(f"u{step}"), np.array(0x0101010101010101 * note, np.uint64).astype(f"u{step}")
-        for part in range(0, size, step):
-            places = (offsets + part) // step
-            notes[places] = notes[places] | pattern
 
 
 class GlobalMemory(Memory):
@@ -111,29 +100,11 @@ class SharedMemory(Memory):
         self.writer = np.zeros(size * blocks, np.uint8)
         self.readers = np.zeros(size * blocks, np.uint32)
 
-    def inside(self, relative: np.ndarray, size: int, what: str) -> None:
-        """Raise PtxError for an access that leaves its own block's memory."""
-        if relative.size and (relative.min() < 0 or relative.max() + size > self.size):
-            raise PtxError(f"an out-of-bounds {what} of {size} bytes in shared memory")
-
-    def note_access(self, offsets: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
-        """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores.
-
-        Notes are on single bytes: accesses side by side do not conflict (PTX ISA, memory consistency model, overlap).
-        """
-        own, mine = (warps + 1).astype(np.uint8), np.uint32(1) << warps.astype(np.uint32)
-        for part in range(size):
-            places = offsets + part
-            writer = self.writer[places]
-            if ((writer != 0) & (writer != own)).any() or stores and (self.readers[places] & ~mine).any():
-                raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
-                               "the kernel lacks a barrier")
-            if stores:
-                self.writer[places] = own
-                if (self.writer[places] != own).any():
-                    raise PtxError("a race in shared memory: two warps store to the same place", "the kernel lacks a barrier")
-            else:
-                np.bitwise_or.at(self.readers, places, mine)
+    def note_access(self, offsets: np.ndarray, active: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
+        """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores."""
+        if fast(collision)(self.writer, self.readers, offsets, active, size, warps, stores):
+            raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
+                           "the kernel lacks a barrier")
 
     def forget(self, block: int) -> None:
         """A barrier of a block: what it touched before it is settled."""
@@ -156,27 +127,21 @@ class Traffic:
     least: int = 0
 
 
-SECTOR = 32
+    def add(self, requests: int, asked: int, moved: int, least: int) -> None:
+        """Add an access of some warps."""
+        self.requests, self.bytes, self.moved, self.least = self.requests + requests, self.bytes + asked, self.moved + moved, self.least + least
+
+
 _PER_PASS = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}
 """Threads that one pass over the banks serves, by the bytes that each asks for."""
 
 
-def count_sectors(traffic: Traffic, offsets: np.ndarray, size: int, warps: np.ndarray) -> None:
+def count_sectors(traffic: Traffic, offsets: np.ndarray, active: np.ndarray, size: int, lanes: np.ndarray) -> None:
     """Add the distinct sectors that each warp's access touches."""
-    keys = warps.astype(np.int64) << 44 | offsets // SECTOR
-    traffic.requests += len(np.unique(warps))
-    traffic.bytes += offsets.size * size
-    traffic.moved += len(np.unique(keys)) * SECTOR
-    traffic.least += offsets.size * size
+    requests, asked, moved = fast(sectors)(offsets, active, size, lanes)
+    traffic.add(requests, asked, moved, asked)
 
 
-def count_passes(traffic: Traffic, relative: np.ndarray, size: int, lanes: np.ndarray) -> None:
+def count_passes(traffic: Traffic, relative: np.ndarray, active: np.ndarray, size: int, lanes: np.ndarray) -> None:
     """Add the passes over the banks that each group of threads needs: the most distinct words in one bank."""
-    group = lanes // _PER_PASS[size]
-    words = (relative // 4)[:, None] + np.arange(max(size // 4, 1))
-    keys = np.unique(group.astype(np.int64)[:, None] << 40 | words)
-    banks = np.bincount((keys >> 40) * 32 + (keys & 31), minlength=32 * (int(group.max()) + 1)).reshape(-1, 32).max(1)
-    traffic.requests += len(np.unique(lanes // 32))
-    traffic.bytes += lanes.size * size
-    traffic.moved += int(banks.sum())
-    traffic.least += int((banks > 0).sum())
+    traffic.add(*fast(passes)(relative, active, size, lanes, _PER_PASS[size]))

@@ -30,23 +30,25 @@ def reached(g: Group, space: str, address: np.ndarray, mask: Mask) -> tuple[Memo
 
 def touch(g: Group, memory: Memory, offsets: np.ndarray, size: int, mask: Mask, stores: bool, what: str, kind: str = "") -> None:
     """Check an access of active threads, remember it, and count it."""
-    active = slice(None) if mask is None else mask
-    place, warps = offsets[active], g.warps[active]
-    if not place.size:
-        return
-    if isinstance(memory, SharedMemory):
-        memory.inside(place - g.shared_base[active], size, what)
-    memory.check(place, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what)
+    active = g.every if mask is None else mask
+    base, span = _window(g, memory)
+    memory.check(offsets, active, base, span, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what, WRITTEN * stores)
     if isinstance(memory, SharedMemory) and g.mode.races:
-        memory.note_access(place, size, warps, stores)
-    if g.mode.counts:
+        memory.note_access(offsets, active, size, g.warps, stores)
+    if g.mode.counts and active.any():
         traffic = g.counts.of(f"{memory.space} {kind or ('store' if stores else 'load')}")
         if memory.space == "shared":
-            count_passes(traffic, place - g.shared_base[active], size, g.lanes[active])
+            count_passes(traffic, offsets - base, active, size, g.lanes)
         elif memory.space == "global":
-            count_sectors(traffic, place, size, g.lanes[active] // 32)
+            count_sectors(traffic, offsets, active, size, g.lanes)
         else:
-            traffic.bytes += place.size * size
+            traffic.bytes += int(active.sum()) * size
+
+
+def _window(g: Group, memory: Memory) -> tuple[np.ndarray, int]:
+    """Where the memory of each thread begins, and its bytes."""
+    windows = {"shared": (g.shared_base, g.machine.shared.size), "local": (g.local_base, g.machine.local_size)}
+    return windows.get(memory.space, (g.nothing, memory.bytes.size))
 
 
 @instruction("ld", "ldu")
@@ -91,7 +93,6 @@ def store(i: Instruction, d: Decoder) -> Step:
         memory, offsets = reached(g, space, address(g), mask)
         touch(g, memory, offsets, size * len(sources), mask, True, "store")
         active = slice(None) if mask is None else mask
-        memory.mark(offsets[active], size * len(sources), WRITTEN)
         values, first = memory.view(dtype), offsets[active] // size
         for place, read in enumerate(sources):
             values[first + place] = np.broadcast_to(read(g), (g.count,))[active]
@@ -166,7 +167,7 @@ def atomic(i: Instruction, d: Decoder) -> Step:
         memory, offsets = reached(g, space, address(g), mask)
         size = np.dtype(dtype).itemsize
         active = np.arange(g.count) if mask is None else np.flatnonzero(mask)
-        memory.check(offsets[active], size, ALLOCATED | WRITTEN, "atomic access")
+        memory.check(offsets, g.every if mask is None else mask, *_window(g, memory), size, ALLOCATED | WRITTEN, "atomic access")
         given = [np.broadcast_to(read(g), (g.count,)) for read in values]
         view, old = memory.view(dtype), np.zeros(g.count, dtype)
         for lane in active:

@@ -84,10 +84,10 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
         memory, base = g.machine.shared, int(g.shared_base[lanes.start])
         places = Descriptor.read(word).places(rows, bool(turned)) + base
         pieces = np.unique(places.reshape(-1) // 16 * 16)
-        memory.inside(pieces - base, 16, "wgmma")
-        memory.check(pieces, 16, ALLOCATED | WRITTEN, "wgmma")
+        every, own = np.ones(len(pieces), bool), np.full(len(pieces), g.warps[lanes.start])
+        memory.check(pieces, every, np.full(len(pieces), base), memory.size, 16, ALLOCATED | WRITTEN, "wgmma")
         if g.mode.races:
-            memory.note_access(pieces, 16, np.full(len(pieces), g.warps[lanes.start]), False)
+            memory.note_access(pieces, every, 16, own, False)
         return numbers(memory.view("u2")[places // 2])
 
     def step(g: Group, mask: Mask) -> None:

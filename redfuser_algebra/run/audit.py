@@ -14,10 +14,10 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
+from redfuser_algebra.ptx.accesses import SECTOR
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
 from redfuser_algebra.ptx.execute import Executed
 from redfuser_algebra.ptx.machine import Mode
-from redfuser_algebra.ptx.memory import SECTOR
 from redfuser_algebra.ptx.text import PtxError
 from redfuser_algebra.run.audit_picture import pictured
 from redfuser_algebra.run.conditioning import error_bounds
