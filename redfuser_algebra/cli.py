@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,7 @@ from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.certificate_text import checked_suffix
 from redfuser_algebra.run import files
 from redfuser_algebra.run import tune as tuning
+from redfuser_algebra.run.audit import FULL, QUICK
 from redfuser_algebra.run.law_examples import explained
 
 CODES = {"fusable": 0, "partly": 0, "not fusable": 1, "undecided": 3}
@@ -255,11 +257,13 @@ def tune(target: Target,
 @app.command()
 def audit(target: Annotated[str | None, TARGET] = None,
           every: Annotated[bool, typer.Option("--all", help="All kernels of the catalogue, one line each; --record keeps them.")] = False,
-          dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16.")] = "float32",
+          dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16; several with commas between.")] = "float32",
+          full: Annotated[bool, typer.Option("--full", help="All sizes, not only the quick ones.")] = False,
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
           wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
           plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
           record: Annotated[Path, typer.Option(help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
+          table: Annotated[Path | None, typer.Option(help="With --all: write what the record holds to this file, as a table in Markdown.")] = None,
           as_json: JsonOption = False) -> int:
     """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.
 
@@ -267,24 +271,15 @@ def audit(target: Annotated[str | None, TARGET] = None,
     """
     if (target is None) != every:
         raise OperatorError("auditing kernels", "both a name and --all are given" if every else "nothing is named", "name an operator, or write --all")
-    if every and plot is not None:
-        raise OperatorError("drawing audits of all kernels", "there is a picture of one", "name the operator that --plot draws")
+    if (plot if every else table) is not None:
+        raise OperatorError("auditing kernels", "--plot draws one kernel, --table is of all", "name the operator that --plot draws, or write --all --table FILE")
+    dtypes, sizes = dtype.split(","), FULL if full else QUICK
     if every:
-        return 0 if audits.shown(list(ra.operators.values()), dtype, card, files.writable(record), as_json) else FAILED
-    found, operators = [], operators_of(target)
-    if plot is not None:
-        files.writable(plot)
-    for operator in operators:
-        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=Schedule(1, wgmma=True) if wgmma else None)
-        with progress(f"auditing {operator.name}") as told:
-            found.append(kernel.audit(card=card, progress=told))
-        if not as_json:
-            show_lines(str(found[-1]).splitlines())
-        if plot is not None:
-            files.save_text(plot if len(operators) == 1 else plot.with_stem(f"{plot.stem}_{operator.name}"), f"{found[-1].picture}\n")
-    if as_json:
-        print_json([each.to_json() for each in found] if len(found) > 1 else found[0].to_json())
-    return 0 if all(each.passed for each in found) else FAILED
+        asked = audits.Asked(list(ra.operators.values()), dtypes, sizes, card, files.writable(record))
+        write = None if table is None else partial(files.save_text, files.writable(table))
+        return 0 if audits.shown(asked, as_json, write) else FAILED
+    schedule = Schedule(1, wgmma=True) if wgmma else None
+    return 0 if audits.told(operators_of(target), dtypes, sizes, card, schedule, plot and files.writable(plot), as_json) else FAILED
 
 
 @app.command()

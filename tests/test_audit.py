@@ -44,7 +44,7 @@ def test_an_unknown_card_is_refused():
 @needs_toolchain
 def test_a_sound_kernel_passes():
     heard = []
-    found = kernel("logsumexp").audit(lengths=(3, 2500), card="A100", progress=lambda done, of: heard.append((done, of)))
+    found = kernel("logsumexp").audit(sizes=(3, 2500), card="A100", progress=lambda done, of: heard.append((done, of)))
     assert found.passed and {b.architecture for b in found.binaries} == {"sm_80", "sm_90a"}
     assert [(c.length, c.mode) for c in found.cases] == [(3, "in step"), (3, "random warps"), (2500, "in step")]
     assert all(b.registers > 0 and b.occupancy > 0 and b.instructions > 0 for b in found.binaries)
@@ -60,7 +60,7 @@ def test_unsound_kernels_fail():
     beyond = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number < vectors + 1")))
     wasteful = replace(made, printed=replace(made.printed, body=made.printed.body.replace("& 31) // SIZE", "& 15) // SIZE")))
     for bad, said in ((wrong, "error"), (beyond, "out-of-bounds"), (wasteful, "FAILED")):
-        found = bad.audit(lengths=(2500,))
+        found = bad.audit(sizes=(2500,))
         assert not found.passed and said in str(found)
 
 
@@ -94,10 +94,11 @@ def test_the_command_audits_draws_and_tells_by_its_exit_code(monkeypatch, capsys
 
 @needs_toolchain
 def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_path):
-    """Stopped at the third kernel, what was found is shown and kept; the next run makes the rest."""
-    sound, made, record = audited(kernel("logsumexp"), (3,)), [], tmp_path / "audits.jsonl"
+    """Stopped at the third kernel, what was found is shown, kept and put into a table; the next run makes the rest."""
+    sound, made, record, table = audited(kernel("logsumexp"), (3,)), [], tmp_path / "audits.jsonl", tmp_path / "table.md"
 
-    def audit(kernel, **asked):
+    def audit(kernel, *, sizes, card):
+        assert sizes == [1, 3, 31, 255, 1000, 8191, 8192]
         made.append(kernel.operator.name)
         if len(made) == 3:
             raise KeyboardInterrupt
@@ -105,14 +106,15 @@ def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_pat
 
     monkeypatch.setattr(CudaKernel, "audit", audit)
     monkeypatch.setattr(type(ra.operators), "values", lambda catalogue: [catalogue[name] for name in ("softmax", "logsumexp", "variance")])
-    assert status_of(["audit", "--all", "--record", str(record)]) == 130
+    assert status_of(["audit", "--all", "--record", str(record), "--table", str(table)]) == 130
     assert "2 of 2 kernels passed" in capsys.readouterr().out
+    assert "| softmax | float32 | yes | 3 | 1, 31, 255, 1000, 8191, 8192 |" in table.read_text() and "\nfloat32: variance.\n" in table.read_text()
     assert status_of(["audit", "--all", "--record", str(record), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["operator"] for each in told] == made[:2] + made[3:] and made[2] == made[3] and len(record.read_text().splitlines()) == 3
     record.write_text("[1]\n")
     assert status_of(["audit", "--all", "--record", str(record)]) == 2 and "something else" in capsys.readouterr().err
-    assert status_of(["audit"]) == 2 and status_of(["audit", "softmax", "--all"]) == 2
+    assert status_of(["audit"]) == 2 and status_of(["audit", "softmax", "--all"]) == 2 and status_of(["audit", "softmax", "--table", "x.md"]) == 2
 
 
 def test_bad_words_are_told_in_one_message(capsys):

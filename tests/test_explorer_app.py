@@ -155,7 +155,7 @@ def test_a_kernel_for_gpus_is_shown_audited_and_written(explorer, tmp_path, monk
     assert tab.run.layout.display == "none" and tab.audit.layout.display == "" and tab.path.value == "softmax_cuda.py"
     looked = []
     monkeypatch.setattr(kernel_tab, "find_spec", lambda name: name)
-    monkeypatch.setattr(type(tab.kernel), "audit", lambda kernel, *, lengths, progress: looked.append(lengths) or type("A", (), {"passed": True, "picture": ""})())
+    monkeypatch.setattr(type(tab.kernel), "audit", lambda kernel, *, sizes, progress: looked.append(sizes) or type("A", (), {"passed": True, "picture": ""})())
     tab.look()
     explorer.work.wait()
     assert looked == [kernel_tab.AUDITED] and "passed" in tab.figures.value

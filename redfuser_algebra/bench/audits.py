@@ -1,4 +1,4 @@
-"""Audits of many CUDA kernels, each kept as soon as it is made.
+"""Audits of many CUDA kernels, each kept as soon as it is made, and the table of them that `kernels/AUDIT.md` holds.
 
 In: operators, and a file of JSON lines.  Out: for each kernel what its audit found, as plain data.  What the file holds
 of the same source is not made again, so that a run that was stopped goes on where it was.
@@ -6,37 +6,75 @@ of the same source is not made again, so that a run that was stopped goes on whe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
 import redfuser_algebra as ra
 from redfuser_algebra.console import print_json, progress, show_lines, show_table
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.run import files
+from redfuser_algebra.run.audit import FULL, SIZES, Size, sizes_of
+from redfuser_algebra.run.cuda import CudaKernel
 
-HEAD = ("kernel", "passed", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s")
+HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s", "source")
+TITLE = """# The CUDA kernels, audited without a GPU
+
+Each kernel was compiled for sm_80 and sm_90a, and its PTX was executed on the CPU, warps in step and, at up to 2048 elements, in
+random order, against the operator in float64.  A size is a length of the reduced axis, or rows × length where matrices are
+multiplied in tiles.  Registers and spilled bytes are the most of any launch, the error is the largest in units of its limit, and
+bytes and passes over the banks of shared memory are those of the last size, over the ideal.  Times are estimated for the {card};
+no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is to be audited again.
+
+    redfuser audit --all {full}--dtype {dtypes} --record FILE.jsonl --table kernels/AUDIT.md
+
+writes this file, and goes on where it was stopped.
+"""
 
 
-def audits(operators: Sequence[ra.Operator], dtype: str, card: str, record: Path, told: Callable[[int, int], None]) -> Iterator[dict]:
+@dataclass(frozen=True)
+class Asked:
+    """What to audit: the kernels of operators for these numbers, at sizes of a name, and where what is found is kept."""
+
+    operators: Sequence[ra.Operator]
+    dtypes: Sequence[str]
+    sizes: str
+    card: str
+    record: Path
+
+
+def sizes_for(kernel: CudaKernel, name: str) -> list[Size]:
+    """The sizes of a name at which the operator is defined; the catalogue says from which length on that is."""
+    own = kernel.operator.name
+    shortest = ra.operators.entry(own).shortest if own in ra.operators else 1
+    return [size for size in sizes_of(kernel, name) if (size if isinstance(size, int) else size[1]) >= shortest]
+
+
+def audits(asked: Asked, told: Callable[[int, int], None]) -> Iterator[dict]:
     """What each audit found, with its `source`, a hash, and its `seconds`; operators that have no kernel are passed over.
 
     Raises OperatorError for a file that holds something else.
     """
-    known = recorded(record)
-    for done, operator in enumerate(operators):
-        told(done, len(operators))
-        try:
-            kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
-        except (ra.NotFusable, LoweringError):
-            continue
-        source, begun = sha256(f"{card}\n{kernel.source}".encode()).hexdigest(), perf_counter()
-        if source not in known:
-            known[source] = kernel.audit(card=card).to_json() | {"source": source, "seconds": perf_counter() - begun}
-            with record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(known[source]) + "\n")
-        yield known[source]
+    known, whole = recorded(asked.record), len(asked.operators) * len(asked.dtypes)
+    for done, operator in enumerate(asked.operators):
+        for place, dtype in enumerate(asked.dtypes):
+            told(done * len(asked.dtypes) + place, whole)
+            try:
+                kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
+            except (ra.NotFusable, LoweringError):
+                continue
+            source, begun = sha256(f"{asked.card}\n{asked.sizes}\n{kernel.source}".encode()).hexdigest(), perf_counter()
+            if source not in known:
+                found = kernel.audit(card=asked.card, sizes=sizes_for(kernel, asked.sizes)).to_json()
+                known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
+                with asked.record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(known[source]) + "\n")
+            yield known[source]
 
 
 def recorded(record: Path) -> dict[str, dict]:
@@ -53,21 +91,62 @@ def cells(found: dict) -> list[str]:
     cases, binaries = found["cases"], found["binaries"]
     worst = max(("inf" if case["fault"] else case["error"] / case["limit"] for case in cases), key=float, default=0.0)
     part = {name: max((case[name] for case in cases[-1:] if case[name]), default=0.0) for name in ("traffic", "conflicts")}
-    return [found["operator"], "yes" if found["passed"] else "NO", str(max(b["registers"] for b in binaries)), str(max(b["spilled"] for b in binaries)),
-            f"{float(worst):.2f}", f"{part['traffic']:.3f}", f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}"]
+    ran = dict.fromkeys(_said(case["rows"], case["length"]) for case in cases)
+    full = (_said(*((0, size) if isinstance(size, int) else size)) for size in SIZES[FULL][found["tiles"]])
+    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(ran), ", ".join(size for size in full if size not in ran),
+            str(max(b["registers"] for b in binaries)), str(max(b["spilled"] for b in binaries)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
+            f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
 
 
-def shown(operators: Sequence[ra.Operator], dtype: str, card: str, record: Path, as_json: bool) -> bool:
-    """Print a table or data of all audits, also of those so far if it is stopped; whether every kernel passed."""
+def _said(rows: int, length: int) -> str:
+    return f"{rows}×{length}" if rows else str(length)
+
+
+def markdown(asked: Asked, found: Iterable[dict]) -> str:
+    """Audits as a table in Markdown, below its title; kernels of the catalogue that have none in it are listed as not run."""
+    rows = {(each["operator"], each["dtype"]): cells(each) for each in found}
+    missing = [f"{dtype}: {', '.join(names)}." for dtype in asked.dtypes
+               if (names := [operator.name for operator in asked.operators if (operator.name, dtype) not in rows])]
+    title = TITLE.format(card=asked.card, full="--full " if asked.sizes == FULL else "", dtypes=",".join(asked.dtypes))
+    lines = [HEAD, ["---"] * len(HEAD), *(rows[key] for key in sorted(rows))]
+    passed = sum(row[2] == "yes" for row in rows.values())
+    return "\n".join([title, f"{passed} of {len(rows)} kernels passed.", "", *("| " + " | ".join(line) + " |" for line in lines), "",
+                      "## Not run, or without a kernel", "", *missing, ""])
+
+
+def shown(asked: Asked, as_json: bool, table: Callable[[str], object] | None = None) -> bool:
+    """Print a table or data of all audits, also of those so far if it is stopped; whether every kernel passed.
+
+    `table` is given the Markdown of all audits that the record holds of these kernels.
+    """
     found = []
     try:
         with progress("auditing") as told:
-            for each in audits(operators, dtype, card, record, told):
+            for each in audits(asked, told):
                 found.append(each)
     finally:
         if as_json:
             print_json(found)
         else:
             show_table(list(HEAD), [cells(each) for each in found])
-            show_lines([f"{sum(each['passed'] for each in found)} of {len(found)} kernels passed; all audits are in {record}"])
+            show_lines([f"{sum(each['passed'] for each in found)} of {len(found)} kernels passed; all audits are in {asked.record}"])
+        if table is not None:
+            table(markdown(asked, recorded(asked.record).values()))
     return all(each["passed"] for each in found)
+
+
+def told(operators: Sequence[ra.Operator], dtypes: Sequence[str], sizes: str, card: str, schedule: Schedule | None, plot: Path | None, as_json: bool) -> bool:
+    """Print each audit of these operators, or data of all, and draw them if `plot` is a file; whether every kernel passed."""
+    found = []
+    for operator, dtype in product(operators, dtypes):
+        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=schedule)
+        with progress(f"auditing {operator.name}") as heard:
+            found.append(kernel.audit(card=card, sizes=sizes_for(kernel, sizes), progress=heard))
+        if not as_json:
+            show_lines(str(found[-1]).splitlines())
+        if plot is not None:
+            several = [operator.name] * (len(operators) > 1) + [dtype] * (len(dtypes) > 1)
+            files.save_text(plot.with_stem("_".join([plot.stem, *several])), f"{found[-1].picture}\n")
+    if as_json:
+        print_json([each.to_json() for each in found] if len(found) > 1 else found[0].to_json())
+    return all(each.passed for each in found)

@@ -149,7 +149,7 @@ def audit_html(kernel: CudaKernel, told: Told) -> Fragment:
     """What is found out without a GPU: whether the kernel compiles, computes, and wastes no traffic.  Raises OperatorError."""
     if find_spec("numba_cuda") is None:
         raise ra.OperatorError("an audit", "numba-cuda is not installed", "run `pip install 'redfuser-algebra[lab]'`")
-    audit = kernel.audit(lengths=AUDITED, progress=told)
+    audit = kernel.audit(sizes=AUDITED, progress=told)
     return titled(f"Audit without a GPU: {'passed' if audit.passed else 'failed'}", preformatted(audit), audit.picture)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.binding import Binding
+from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from redfuser_algebra.run.cuda import CudaKernel
 
 LENGTHS = (1, 3, 31, 255, 1000, 8191, 8192)
+PAIRS = ((1, 1), (33, 33), (64, 64), (127, 200), (190, 290))
+"""Lengths of the reduced axis; rows of a block and lengths, where matrices are multiplied in tiles."""
+
 ARCHITECTURES = ("sm_80", "sm_90a")
 CARD = "H100"
 BATCH, ROWS, COLUMNS = 2, 3, 3
@@ -35,6 +39,13 @@ BATCH, ROWS, COLUMNS = 2, 3, 3
 
 BLOCK, WIDE = 33, 64
 """The same of the rows that come in blocks, and of the other axes, where matrices are multiplied in tiles."""
+
+QUICK, FULL = "quick", "full"
+SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, *((BLOCK, length) for length in LENGTHS[-3:])))}
+"""What is executed, of kernels of rows and of kernels of tiles."""
+
+Size = int | tuple[int, int]
+"""A length of the reduced axis, or how many rows come in blocks and that length."""
 
 MOST_TRAFFIC, MOST_CONFLICTS = 1.02, 1.05
 RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "single": "float32", "double": "float64", "special": "special functions"}
@@ -73,7 +84,7 @@ class Binary:
 class Case:
     """One execution: its error as `error_of` tells it and the limit, or what went wrong.
 
-    `traffic` and `conflicts` are over the ideal; 0 where they were not counted.
+    `traffic` and `conflicts` are over the ideal; 0 where they were not counted.  `rows` came in blocks.
     """
 
     length: int
@@ -83,6 +94,12 @@ class Case:
     traffic: float
     conflicts: float
     fault: str
+    rows: int = 0
+
+    @property
+    def size(self) -> str:
+        """The rows that came in blocks, if any did, and the length."""
+        return f"{self.rows} × {self.length}" if self.rows else f"{self.length}"
 
     @property
     def passed(self) -> bool:
@@ -142,30 +159,47 @@ class Audit:
         return joined(preformatted(self), Fragment(self.picture._repr_html_()))
 
 
-def audited(kernel: CudaKernel, lengths: Sequence[int] = LENGTHS, card: str = CARD, seed: int = 0,
+def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str = CARD, seed: int = 0,
             progress: Callable[[int, int], None] | None = None) -> Audit:
-    """Compile for the architectures and execute every length on the CPU.  Raises OperatorError for an unknown card,
-    CompileError without a toolchain."""
-    on, kinds = card_named(card), draws(kernel.operator)
-    steps, done = 2 * len(lengths) + len(ARCHITECTURES), 0
+    """Compile for the architectures and execute every size on the CPU.  Raises OperatorError for an unknown card or name of
+    sizes, CompileError without a toolchain."""
+    on, kinds, asked = card_named(card), draws(kernel.operator), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
+    architectures = (kernel.architecture,) if kernel.printed.wgmma else tuple(dict.fromkeys((*ARCHITECTURES, kernel.architecture)))
+    steps, done = (2 + len(architectures)) * len(asked), 0
     cases, binaries, last = [], [], None
-    for length in lengths:
-        binding = case(kernel, kinds, length, seed)
+    for size in asked:
+        binding = case(kernel, kinds, size, seed)
         for name, mode in (("in step", Mode(seed=seed)), ("random warps", Mode(together=False, rough=True, counts=False, seed=seed))):
-            if name == "in step" or length < FEW:
-                found, ran = _executed(kernel, binding, length, name, mode)
+            if name == "in step" or _length(size) < FEW:
+                found, ran = _executed(kernel, binding, size, name, mode)
                 cases.append(found)
                 last = (binding, ran) if ran else last
-            done += 1
-            if progress:
-                progress(done, steps)
-    for architecture in dict.fromkeys((kernel.architecture,) if kernel.printed.wgmma else (*ARCHITECTURES, kernel.architecture)):
-        for binary, _, threads in kernel.file.binaries(kernel.given(binding), architecture):
-            binaries.append(Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
-                                   occupancy(on, binary.registers, binary.shared, threads)))
+            done = _told(progress, done + 1, steps)
+        for architecture in architectures:
+            binaries += [Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
+                                occupancy(on, binary.registers, binary.shared, threads))
+                         for binary, _, threads in kernel.file.binaries(kernel.given(binding), architecture)]
+            done = _told(progress, done + 1, steps)
     work = None if last is None else _work(last[0], last[1], kernel)
     spent = None if work is None else estimate(on, SECTOR * work.sectors, last[1].counts.warps)
-    return Audit(kernel.operator.name, kernel.dtype, card, tuple(binaries), tuple(cases), work, spent, WGMMA if kernel.printed.wgmma else "")
+    return Audit(kernel.operator.name, kernel.dtype, card, tuple(dict.fromkeys(binaries)), tuple(cases), work, spent, WGMMA if kernel.printed.wgmma else "")
+
+
+def sizes_of(kernel: CudaKernel, name: str) -> tuple[Size, ...]:
+    """The sizes of a name.  Raises OperatorError for an unknown one."""
+    if name not in SIZES:
+        raise OperatorError(f"auditing {kernel.operator.name} at {name!r} sizes", "there are none of that name", f"choose one of {', '.join(SIZES)}, or list lengths")
+    return SIZES[name][kernel.printed.tiles]
+
+
+def _told(progress: Callable[[int, int], None] | None, done: int, steps: int) -> int:
+    if progress:
+        progress(done, steps)
+    return done
+
+
+def _length(size: Size) -> int:
+    return size if isinstance(size, int) else size[1]
 
 
 def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
@@ -177,10 +211,11 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
                 _ideal(kernel, binding, ran), sum(warps.values()), named["tensor"], named["special"])
 
 
-def case(kernel: CudaKernel, kinds: Mapping[str, str], length: int, seed: int) -> Binding:
-    """Arrays of the kernel's dtypes with the reduced axis of a length."""
+def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) -> Binding:
+    """Arrays of the kernel's dtypes of a size."""
+    length = _length(size)
     operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
-    rows, columns = (BLOCK, WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
+    rows, columns = (BLOCK if isinstance(size, int) else size[0], WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
     sizes = {a: length if a == axis else rows if a == kernel.program.block else ROWS if a in kernel.program.rows else columns for a in operator.axes}
     arrays = {}
     for name, axes in operator.inputs.items():
@@ -199,14 +234,14 @@ def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
     return values.astype(dtype).astype(np.float64)
 
 
-def _executed(kernel: CudaKernel, binding: Binding, length: int, name: str, mode: Mode) -> tuple[Case, Executed | None]:
-    limit = limit_of(kernel)
+def _executed(kernel: CudaKernel, binding: Binding, size: Size, name: str, mode: Mode) -> tuple[Case, Executed | None]:
+    limit, length, rows = limit_of(kernel), _length(size), 0 if isinstance(size, int) else size[0]
     try:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
     except PtxError as error:
-        return Case(length, name, float("inf"), limit, 0.0, 0.0, error.failed), None
+        return Case(length, name, float("inf"), limit, 0.0, 0.0, error.failed, rows), None
     waste = _waste(kernel, binding, ran) if mode.counts else (0.0, 0.0)
-    return Case(length, name, error_of(kernel, binding, ran.outputs), limit, *waste, ""), ran if mode.counts else None
+    return Case(length, name, error_of(kernel, binding, ran.outputs), limit, *waste, "", rows), ran if mode.counts else None
 
 
 def limit_of(kernel: CudaKernel) -> float:
@@ -258,7 +293,7 @@ def _lines(audit: Audit) -> list[str]:
     for c in audit.cases:
         counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
         told = c.fault or f"error {c.error:.1e} of the largest value (limit {c.limit:.0e}){counted}"
-        lines.append(f"  length {c.length}, {c.mode}: {'ok' if c.passed else 'FAILED'}: {told}")
+        lines.append(f"  {'rows × length' if c.rows else 'length'} {c.size}, {c.mode}: {'ok' if c.passed else 'FAILED'}: {told}")
     if audit.work and audit.estimate:
         w, e = audit.work, audit.estimate
         lines.append(f"  longest case: {w.loaded:,} bytes loaded, {w.stored:,} stored, in {w.sectors:,} sectors; all arrays once are {w.ideal:,}")

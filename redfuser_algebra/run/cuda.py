@@ -22,7 +22,7 @@ from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
 from redfuser_algebra.ptx.execute import KernelFile
-from redfuser_algebra.run.audit import CARD, LENGTHS, Audit, audited
+from redfuser_algebra.run.audit import CARD, QUICK, Audit, Size, audited
 from redfuser_algebra.run.dtypes import real_dtype
 
 if TYPE_CHECKING:
@@ -64,10 +64,13 @@ class CudaKernel:
         """The source made ready to be compiled and executed without a GPU."""
         return KernelFile(self.source)
 
-    def audit(self, *, card: str = CARD, lengths: Sequence[int] = LENGTHS, seed: int = 0,
+    def audit(self, *, card: str = CARD, sizes: str | Sequence[Size] = QUICK, seed: int = 0,
               progress: Callable[[int, int], None] | None = None) -> Audit:
-        """Compile, execute on the CPU against the operator in float64, count and estimate; see `audited`."""
-        return audited(self, lengths, card, seed, progress)
+        """Compile, execute on the CPU against the operator in float64, count and estimate; see `audited`.
+
+        `sizes` are "quick", "full", or lengths of the reduced axis; for kernels of tiles also pairs of rows and length.
+        """
+        return audited(self, sizes, card, seed, progress)
 
     def __call__(self, /, *arrays: object, **named: object) -> object:
         """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU."""
