@@ -96,6 +96,22 @@ def test_a_sum_with_one_element_reads_that_alone(interpreted_kernels):
     assert "pick_" in made and "fold_" not in made, "one element is summed in a loop"
 
 
+def test_a_sum_over_columns_with_one_element_reads_that_alone(interpreted_kernels):
+    """Also through another sum, and where there is no such column; what lies elsewhere does not leak, be it NaN."""
+    @operator
+    def columns(X: "l c", Y: "l d"):
+        s, t = ra.sum(X, "l"), ra.sum(Y, "l")
+        column = lambda value, axis, place: ra.sum(ra.where(ra.index(axis) == place, value, 0.0), axis)
+        return column(s, "c", 1), column(s, "c", 9), column(column(s * t, "c", 0), "d", 2), ra.sum(ra.where(ra.index("c") < 2, s, 0.0), "c")
+
+    fused, X, Y = fuse(columns), np.arange(12.0).reshape(4, 3), np.arange(16.0).reshape(4, 4)
+    X[:, 2] = Y[:, 3] = np.nan
+    binding = columns.bind(X, Y)
+    assert list(cpu.run_cpu(columns, fused.form, binding)) == list(reference(columns, binding)) == [22.0, 0.0, 18.0 * 32.0, 40.0]
+    made = kernels.kernel_for(columns, fused.form, cpu.signature_of(binding)).source.text
+    assert made.count("if 9 < n_c:") == 1 and "== 9" not in made and "i_c < 2" in made
+
+
 def test_printing_twice_gives_the_same_text():
     signature = Signature({"x": "f4"}, {})
     text = print_cpu(program("softmax_entropy"), signature).text

@@ -44,6 +44,8 @@ class DeviceStorage(Storage):
 class DeviceFunction(Function):
     """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
 
+    picks = False
+
     def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
         axis = printer.program.axis
         super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)

@@ -39,6 +39,8 @@ class FragmentCode(Function):
     Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.
     """
 
+    picks = False
+
     def __init__(self, name: str, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
         super().__init__(name, self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}, "f4", {}, inverts=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, call, subterms
+from redfuser_algebra.language.expr import Expr, call, children_replaced, subterms
 from redfuser_algebra.lower.kinds import kinds
 from redfuser_algebra.lower.precision import is_difference
 from redfuser_algebra.lower.scalar_code import Code, constant, elementwise, prefers_single
@@ -50,8 +50,10 @@ class Function:
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
     has one, instead of at the variable of its loop.  Where it is `in_order`, nothing is reordered: it goes from state to state.
-    Loops over `short` axes are not worth vectors.
+    Loops over `short` axes are not worth vectors.  Where it `picks`, a sum of one element at a known place reads that alone.
     """
+
+    picks = True
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
                  short: Collection[str] = ()) -> None:
@@ -90,11 +92,20 @@ class Function:
         loop = self.nest.pop()
         if loop.axis in self.fixed:
             for place in range(self.fixed[loop.axis]):
-                self.nest[-1].lines += [re.sub(rf"\b{self.index(loop.axis)}\b", str(place), line) for line in loop.lines]
+                self.nest[-1].lines += self._turn(loop, place)
             return
         size = self.argument(*_size_argument(loop.axis, self.sizes))
         self.line(f"for {self.index(loop.axis)} in range({size}):")
         self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+
+    def close_at(self, place: int) -> None:
+        """Close the innermost loop, of which one turn is all that matters."""
+        loop = self.nest.pop()
+        self.line(f"if {place} < {self.argument(*_size_argument(loop.axis, self.sizes))}:")
+        self.nest[-1].lines += [f"    {line}" for line in self._turn(loop, place)]
+
+    def _turn(self, loop: Loop, place: int) -> list[str]:
+        return [re.sub(rf"\b{self.index(loop.axis)}\b", str(place), line) for line in loop.lines]
 
     def code(self, term: Expr) -> Code:
         """A term's value, computed in the outermost open loop that has all its axes."""
@@ -204,12 +215,16 @@ class Function:
         accumulator = self.accumulator(into, term.monoid, type_)
         for line in accumulator.first():
             self.line(line)
+        picked = _picked(term.body, term.axis) if self.picks and term.mask is None else None
         self.open(term.axis)
         mask = None if term.mask is None else self.code(term.mask).to("b1").text
-        value = self.code(term.body)
+        value = self.code(picked[1] if picked else term.body)
         for line in accumulator.then(value, mask, self._position(term.axis).text):
             self.line(line)
-        self.close()
+        if picked:
+            self.close_at(picked[0])
+        else:
+            self.close()
         return Code(into, type_)
 
     def text(self, loop: bool) -> str:
@@ -231,6 +246,21 @@ class Function:
         """The caller's statement."""
         called = f"{self.name}({', '.join(self.arguments.values())})"
         return f"{', '.join(self.results.values())} = {called}" if self.results else called
+
+
+def _picked(term: Expr, axis: str) -> tuple[int, Expr] | None:
+    """The one position along an axis at which a term may differ from 0, as in Σ [l = 2]·x, and the term without that condition."""
+    if term.op == "reduce" and term.monoid == "sum" and term.mask is None and term.axis != axis:
+        found = _picked(term.body, axis)
+        return found and (found[0], children_replaced(term, (found[1],)))
+    if term.op != "where" or term.args[2].op != "const" or term.args[2].value != 0:
+        return None
+    condition, value, zero = term.args
+    at, place = sorted(condition.args, key=lambda arg: arg.op != "index") if condition.op == "equal" else (condition, condition)
+    if at.op == "index" and at.axis == axis and place.op == "const" and isinstance(place.value, int) and place.value >= 0:
+        return place.value, value
+    found = _picked(value, axis)
+    return found and (found[0], call("where", condition, found[1], zero))
 
 
 def _size_argument(axis: str, sizes: Mapping[str, str], whole: bool = False) -> tuple[str, str]:
