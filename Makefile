@@ -26,7 +26,7 @@ demo: .venv/.installed-core
 	@.venv/bin/redfuser demo $(ARGS)
 
 test: .venv/.installed-test
-	@.venv/bin/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	@.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lab: .venv/.installed-lab
 	@.venv/bin/redfuser lab $(ARGS)

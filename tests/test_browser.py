@@ -3,6 +3,7 @@
 Screenshots of every tab in both themes are kept in the folder that REDFUSER_SCREENSHOTS names, if it names one.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-import nbformat
 import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
@@ -39,9 +39,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chr
 def lab(tmp_path_factory):
     """A JupyterLab of its own, with one notebook that opens the explorer; its address."""
     folder = tmp_path_factory.mktemp("lab")
-    cells = [nbformat.v4.new_code_cell("import redfuser_algebra as ra\n\nra.explore()")]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {
-        "display_name": "Python 3", "language": "python", "name": "python3"}}), folder / "explorer.ipynb")
+    cell = {"cell_type": "code", "source": "import redfuser_algebra as ra\n\nra.explore()", "metadata": {}, "outputs": [], "execution_count": None, "id": "explore"}
+    notebook = {"cells": [cell], "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "explorer.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom without an error or a warning, and what they show is what they are said to show.
 
 Cells tagged `varies` (times, widgets) are run and not compared.  REDFUSER_WRITE_NOTEBOOKS=1 keeps the new outputs.
+What reads and runs notebooks is imported where it is used: that takes seconds, and every process of a test run collects all modules.
 """
 
 import os
@@ -9,10 +10,7 @@ from base64 import b64decode
 from importlib.util import find_spec
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
 
 from redfuser_algebra import cli
 
@@ -23,8 +21,16 @@ LINES, OUTPUT, SECONDS = 15, 60_000, 600
 """A cell's most lines, an output's most letters, and when a cell that hangs is given up."""
 
 
+def read(path):
+    import nbformat
+
+    return nbformat.read(path, as_version=4)
+
+
 def executed(notebook, folder):
     """The notebook with new outputs; a kernel of its own is started in a folder."""
+    from nbclient import NotebookClient
+
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}},
                             record_timing=False, store_widget_state=False, coalesce_streams=True)
     return client.execute()
@@ -62,11 +68,12 @@ def test_a_notebook_runs_and_shows_what_it_shows(path, tmp_path, monkeypatch):
         pytest.skip("it prints kernels for GPUs, and numba-cuda is for Linux alone")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
     monkeypatch.setenv("PYTHONWARNINGS", "always::UserWarning,always::RuntimeWarning")
-    stored = nbformat.read(path, as_version=4)
-    run = executed(nbformat.read(path, as_version=4), tmp_path)
+    stored, run = read(path), executed(read(path), tmp_path)
     errors = [output for cell in run["cells"] for output in cell.get("outputs", ()) if output.get("name") == "stderr"]
     assert errors == []
     if os.environ.get("REDFUSER_WRITE_NOTEBOOKS"):
+        import nbformat
+
         nbformat.write(kept(run), path)
         return
     for before, after in zip(stored["cells"], run["cells"], strict=True):
@@ -76,7 +83,9 @@ def test_a_notebook_runs_and_shows_what_it_shows(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_short_and_says_what_it_is_for(path):
-    notebook = nbformat.read(path, as_version=4)
+    import nbformat
+
+    notebook = read(path)
     nbformat.validate(notebook)
     first, *rest = notebook["cells"]
     assert first["cell_type"] == "markdown" and "**Purpose:**" in first["source"] and first["source"].startswith(f"# {int(path.name[:2])}.")
@@ -87,9 +96,11 @@ def test_a_notebook_is_short_and_says_what_it_is_for(path):
 
 
 def test_a_static_export_shows_the_pictures():
+    from nbconvert import HTMLExporter
+
     picture = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]+)"')
     for path in NOTEBOOKS:
-        kept = [drawn for cell in nbformat.read(path, as_version=4)["cells"] for data in shown(cell) for drawn in picture.findall(data.get("text/html", ""))]
+        kept = [drawn for cell in read(path)["cells"] for data in shown(cell) for drawn in picture.findall(data.get("text/html", ""))]
         page, _ = HTMLExporter().from_filename(str(path))
         assert [drawn for drawn in picture.findall(page) if drawn in kept] == kept and (kept or path.name[:2] not in ("01", "02", "03", "04", "07")), path.name
         assert all(b64decode(drawn).decode().startswith("<svg") for drawn in kept)
@@ -108,6 +119,8 @@ def test_the_readme_lists_every_notebook():
 @pytest.mark.slow
 @pytest.mark.parametrize("source, said", [("import warnings; warnings.warn('careful')", "careful"), ("import sys; print('no', file=sys.stderr)", "no")])
 def test_a_warning_is_seen(source, said, tmp_path):
+    import nbformat
+
     run = executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), tmp_path)
     assert said in "".join(output["text"] for output in run["cells"][0]["outputs"] if output.get("name") == "stderr")
 

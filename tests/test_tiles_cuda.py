@@ -195,8 +195,10 @@ def test_nothing_spills(columns, architecture):
 
 @needs_toolchain
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FUSABLE if program(name) is not None and has_products(program(name))])
+@pytest.mark.parametrize("name", [name for name in FUSABLE if any(len(axes) > 1 for axes in ra.operators[name].inputs.values())])
 def test_every_operator_with_products_is_right_or_refused(name):
+    if program(name) is None or not has_products(program(name)):
+        pytest.skip("it multiplies no matrices")
     try:
         made = kernel(name, "float16")
     except LoweringError as error:
