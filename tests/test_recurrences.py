@@ -269,6 +269,44 @@ def test_a_kernel_knows_special_values(op, special, plain_kernels):
                 same(run_cpu(op, fuse(op).form, whole, schedule), want)
 
 
+@operator
+def squared_changes(x: "l"):
+    """Σ (x − the one before)², Σ max(x − the one before, 0)."""
+    change, inside = x - previous(x, "l"), ra.index("l") > 0
+    return ra.sum(change ** 2, "l", where=inside), ra.sum(ra.maximum(change, 0), "l", where=inside)
+
+
+def test_a_step_between_two_elements_is_kept_as_it_is_written():
+    """Squares written out would lose the change next to 1e9, and give inf − inf next to an infinity; the ends are kept once for both."""
+    form = fuse(squared_changes).form
+    x = 1e9 + np.linspace(0, 1, 12) ** 2
+    for special in (None, np.inf, -np.inf):
+        x[4] = x[4] if special is None else special
+        want = (np.diff(x) ** 2).sum(), np.maximum(np.diff(x), 0).sum()
+        for sizes in ([12], [1] * 12, [5, 7]):
+            same(fused_by_chunks(squared_changes, form, squared_changes.bind(x=x), sizes), want)
+    assert len(form.state) == 5 and not [fact for fact in form.facts if fact.kind == "domain"]
+
+
+def test_where_elements_are_infinite_finite_results_are_those_of_the_loop_and_the_form_says_so(rng):
+    for op in (drawdown, queue, affine):
+        form = fuse(op).form
+        assert [fact for fact in form.facts if fact.kind == "domain"]
+        for _ in range(20):
+            inputs = drawn(op, 6)
+            for array in inputs.values():
+                array[rng.integers(6)] = rng.choice([np.inf, -np.inf, 0])
+            with np.errstate(all="ignore"):
+                binding, want = op.bind(**inputs), np.ravel(reference(op, op.bind(**inputs)))
+                for sizes in ([6], [1] * 6, [2, 4]):
+                    got = np.ravel(fused_by_chunks(op, form, binding, sizes))
+                    np.testing.assert_allclose(got[np.isfinite(want)], want[np.isfinite(want)])
+
+
+def test_of_an_infinite_peak_nothing_is_known():
+    assert np.isnan(fuse(drawdown)(np.array([1.0, np.inf, 2.0]))).all() and np.isnan(REFERENCES[drawdown](np.array([1.0, np.inf, 2.0]))[0])
+
+
 def test_a_row_that_starts_from_nothing_takes_its_first_element_like_any_other(plain_kernels):
     """∞·0 is NaN in the loop, and so it is in the kernel: nothing is left out at the first element."""
     inputs = drawn(gated, 5)

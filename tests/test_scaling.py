@@ -126,12 +126,18 @@ def test_splits_and_trees_give_the_same(rng):
             np.testing.assert_allclose(fused_by_tree(op, form, binding, [11, 1, 0, 9, 17, 2], seed), want, rtol=1e-12)
 
 
-def test_kernels_do_it_too(rng, monkeypatch):
+def test_kernels_do_it_too_and_an_infinity_hides_no_others(rng, monkeypatch):
     monkeypatch.setattr(kernels, "load", plain_module)
     monkeypatch.setattr(kernels, "_kernels", {})
     for op, binding, want in cases(rng):
         for schedule in (Schedule(16), Schedule(3, 1, 2, 2), Schedule(2, 1, 1, 5)):
             np.testing.assert_allclose(run_cpu(op, ra.fuse(op).form, binding, schedule), want, rtol=1e-12)
+    form, y = ra.fuse(KALMAN).form, np.ones(40)
+    for y[5] in (np.inf, np.nan):
+        binding, variance = KALMAN.bind(y=y, **STEEP), filtered(y, **STEEP)[1]
+        with np.errstate(invalid="ignore"):
+            got = [run_cpu(KALMAN, form, binding, Schedule(16))[1], fused_by_chunks(KALMAN, form, binding, [13, 27])[1]]
+        np.testing.assert_allclose(got, variance, rtol=1e-12)
 
 
 @needs_toolchain

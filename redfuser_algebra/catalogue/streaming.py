@@ -107,7 +107,7 @@ def _changes(x, t):
     return np.abs(d).sum(), np.sqrt((d ** 2).sum()), ((x[1:] + x[:-1]) / 2 * np.diff(t)).sum(), np.maximum(d, 0).sum()
 
 
-@entry(source="tsfresh absolute_sum_of_changes, cid_ce; numpy.trapezoid; ClickHouse deltaSum", reason="scan", words=18,
+@entry(source="tsfresh absolute_sum_of_changes, cid_ce; numpy.trapezoid; ClickHouse deltaSum", reason="scan", words=10,
        reference=_changes)
 def abs_change_trapz(x: "l", t: "l"):
     """Σ |x_l − x_{l−1}|, √Σ (x_l − x_{l−1})², Σ ½ (x_l + x_{l−1})(t_l − t_{l−1}), Σ max(x_l − x_{l−1}, 0)."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.decode import times
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Recurred, Result
@@ -222,6 +223,7 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
     yield from _divisors(search, results)
     yield from _cancellations(search, results)
     yield from _uncentred(search)
+    yield from _infinite_elements(search)
 
 
 def _order_facts(search: Search) -> Iterator[Fact]:
@@ -288,6 +290,15 @@ def _uncentred(search: Search) -> Iterator[Fact]:
             if steps.get(state) is state and start.op != "size":
                 yield Fact("danger", f"{recurred.name} is kept apart from {said(start)}, which is known only at the end: it cancels "
                                      "where that is large against the elements' spread")
+
+
+def _infinite_elements(search: Search) -> Iterator[Fact]:
+    """Matrices multiply what the loop has never multiplied: inf · 0 and inf − inf are other numbers there."""
+    for recurred in search.recurrences:
+        one = const(SEMIRINGS[recurred.semiring].one)
+        if any(part.op == "symbol" for row in recurred.entries for entry, function in zip(row, recurred.basis, strict=True)
+               if function is not one for part in subterms(entry)):
+            yield Fact("domain", f"where an element is infinite, {recurred.name} of several parts is that of the loop only if that is finite")
 
 
 def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:

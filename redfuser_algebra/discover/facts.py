@@ -23,7 +23,7 @@ _UP = (POSITIVE, NONNEGATIVE)
 
 @dataclass(frozen=True)
 class Fact:
-    """A statement the form relies on, in words of the operator: `kind` is order, sign, bound, motion, scale or danger.
+    """A statement the form relies on, in words of the operator: `kind` is order, sign, bound, motion, scale, domain or danger.
 
     `about` is the relation it states: two terms and "≤", "≥", ">" or "bounded" between them.
     """

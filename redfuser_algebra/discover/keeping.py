@@ -43,12 +43,8 @@ class Kept:
 def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     """Drafts for the carried entries, and for the ends of a part where a step sees the element before."""
     window, axes, axis = made.window, made.axes(), made.axis
-    last = {} if window is None else {name: _ordered(drafts, step, axis) for name, (step, _) in window.last.items()}
-    first = {} if window is None else {name: _ordered(drafts, element, axis) for name, element in window.first.items()}
-    for draft in last.values():
-        draft.joined = _primed(draft.symbol)
-    for draft in first.values():
-        draft.joined = draft.symbol
+    last = {} if window is None else {name: _end(drafts, step, axis, _primed) for name, (step, _) in window.last.items()}
+    first = {} if window is None else {name: _end(drafts, element, axis, lambda own: own) for name, element in window.first.items()}
     ordered: dict[Place, Draft] = {}
     values: dict[Place, Expr] = {}
     for place in made.carried:
@@ -100,6 +96,16 @@ def _ordinary(made: Matrices, place: Place) -> str:
 def _ordered(drafts: Drafts, lift: Expr, axis: str, axes: tuple[str, ...] | None = None) -> Draft:
     draft = drafts.new(COMPOSE, lift, None, None, tuple(a for a in lift.axes if a != axis) if axes is None else axes)
     draft.rebase = draft.symbol
+    return draft
+
+
+def _end(drafts: Drafts, lift: Expr, axis: str, joined: Callable[[Expr], Expr]) -> Draft:
+    """What is kept of one end of a part, once for all recurrences that see it."""
+    for draft in drafts.found:
+        if draft.monoid == COMPOSE and draft.lift is lift and draft.joined is joined(draft.symbol):
+            return draft
+    draft = _ordered(drafts, lift, axis)
+    draft.joined = joined(draft.symbol)
     return draft
 
 

@@ -123,7 +123,11 @@ class Matrices:
 
 
 def matrices(found: Recurrence, axis: str) -> Matrices:
-    """The smallest matrices of a recurrence, over a semiring in which its step is linear.  Raises NotClosed."""
+    """The smallest matrices of a recurrence, over a semiring in which its step is linear.  Raises NotClosed.
+
+    What multiplies states would take a step apart, as (x − y)² into x² − 2xy + y², of which floats lose the small difference:
+    where fewer products do, a step between two elements is kept as it is written.
+    """
     refusals, made = [], []
     window = _window(found, axis)
     for steps in (found.steps, *([window] if window else [])):
@@ -134,7 +138,7 @@ def matrices(found: Recurrence, axis: str) -> Matrices:
                 refusals.append(refusal)
     if not made:
         raise refusals[0]
-    return min(made, key=lambda each: each.words)
+    return min(made, key=lambda each: (max(len(factors(m)) for m in each.closed.basis), each.words))
 
 
 def _window(found: Recurrence, axis: str) -> dict[Expr, Expr] | None:

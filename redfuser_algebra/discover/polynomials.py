@@ -45,7 +45,7 @@ def closed(steps: Mapping[Expr, Expr], target: Expr, semiring: Semiring) -> Clos
     while len(rows) < len(places):
         monomial = list(places)[len(rows)]
         for state, power in monomial:
-            _check_moves(algebra, state, steps[state], power > 0)
+            _check_moves(Algebra(semiring, over_reals=True), state, steps[state], power > 0)
         image = algebra.of(substitute(algebra.written(monomial), dict(steps)))
         rows.append({places.setdefault(each, len(places)): factor for each, factor in image.items()})
         if len(places) > LARGEST_BASIS:
@@ -64,9 +64,13 @@ def _check_moves(algebra: Algebra, state: Expr, step: Expr, upright: bool) -> No
 
 
 class Algebra:
-    """Expressions as polynomials of the states in them, over one semiring."""
+    """Expressions as polynomials of the states in them, over one semiring.
 
-    def __init__(self, semiring: Semiring) -> None:
+    a − a is 0 where it is a sum; where it is a product, and an infinite a the NaN that a loop gives, only `over_reals`.
+    """
+
+    def __init__(self, semiring: Semiring, over_reals: bool = False) -> None:
+        self._kept_as_written = semiring.idempotent and not over_reals
         self.semiring, self.zero, self.one = semiring, const(semiring.zero), const(semiring.one)
 
     def of(self, term: Expr) -> Polynomial:
@@ -109,12 +113,16 @@ class Algebra:
         return folded(call(self.semiring.plus, a, b))
 
     def times(self, a: Expr, b: Expr) -> Expr:
-        """a ⊗ b, without ones; zero if either is."""
+        """a ⊗ b, without ones; zero if either is, and where a choice between them is: an infinity leaves zeros as they are."""
         if is_number(a, self.semiring.zero) or is_number(b, self.semiring.zero):
             return self.zero
         if is_number(a, self.semiring.one) or is_number(b, self.semiring.one):
             return b if is_number(a, self.semiring.one) else a
-        return folded(call(self.semiring.times, *((b, a) if b.op == "const" else (a, b))))
+        for choice in (a, b):
+            if choice.op == "where" and any(is_number(arg, self.semiring.zero) for arg in choice.args[1:]):
+                return call("where", choice.args[0], *(self.times(*((arg, b) if choice is a else (a, arg))) for arg in choice.args[1:]))
+        product = call(self.semiring.times, *((b, a) if b.op == "const" else (a, b)))
+        return product if self._kept_as_written and _cancels(product) else folded(product)
 
     def added(self, a: Polynomial, b: Polynomial) -> Polynomial:
         return self._kept({m: self.plus(a.get(m, self.zero), b.get(m, self.zero)) for m in dict.fromkeys((*a, *b))})
@@ -210,9 +218,12 @@ def folded(term: Expr) -> Expr:
         return call("multiply", number, rest[0].args[1]) if number.op == "const" else term
     if term.op == "multiply" and is_number(first, -1):
         return folded(-rest[0])
-    if term.op == "add" and any(a.op == "negative" and a.args[0] is b for a, b in (term.args, term.args[::-1])):
-        return const(0)
-    return term
+    return const(0) if _cancels(term) else term
+
+
+def _cancels(term: Expr) -> bool:
+    """Whether a term is a − a: over the reals 0, and NaN where a is infinite."""
+    return term.op == "add" and any(a.op == "negative" and a.args[0] is b for a, b in (term.args, term.args[::-1]))
 
 
 def _computed(term: Expr, *values: float) -> Expr:

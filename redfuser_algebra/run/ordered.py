@@ -48,7 +48,8 @@ def rescaled(scalings: Sequence[Scaling], environment: Environment, values: dict
     """What parts hold, with components that left the middle of float64's range multiplied by a power of two."""
     for scaling in scalings:
         spread = tuple(environment.dim(axis) for axis in scaling.spread)
-        size = reduce(np.maximum, (np.abs(values[name]).max(spread, keepdims=True, initial=0) for name, _ in scaling.weights))
+        sizes = (np.where(np.isfinite(values[name]), np.abs(values[name]), 0) for name, _ in scaling.weights)
+        size = reduce(np.maximum, (each.max(spread, keepdims=True, initial=0) for each in sizes))
         by = np.where(size > 2.0 ** (scaling.shift // 2), -scaling.shift, np.where(size < 2.0 ** (-scaling.shift // 2), scaling.shift, 0))
         if by.any():
             values |= {name: np.ldexp(values[name], by * weight) for name, weight in scaling.weights}
