@@ -10,27 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
-from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
 _OURS = re.compile(r"arrays|begins|sizes|leading|steps|arguments|checked|ptx|pointer|address|cache|unpack|pack|over_lanes|\w+_over|shapes|outputs|host|flat|slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch|size|power"
                    r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
-_DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
-            "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
-"""What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
-
-
 LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
-
-
-def in_dialect(text: str, fast: bool = False) -> str:
-    """Scalar code as CUDA kernels write it; `fast`: exponentials of float32 as exact as the machine's own instruction."""
-    text = re.sub(r"\bexp4\(", "fast_exp(", text) if fast else text
-    return re.sub(r"\b(np\.\w+|exp[48])\(", lambda m: f"{_DIALECT.get(m[1], m[1].replace('np.', 'math.'))}(", text)
 
 
 class DeviceStorage(Storage):
@@ -39,57 +28,6 @@ class DeviceStorage(Storage):
     def fresh(self, name: str) -> str:
         """A variable's name, other than those in use."""
         return super().fresh(f"v{name}" if _OURS.fullmatch(name) else name)
-
-
-class DeviceFunction(Function):
-    """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
-
-    picks = False
-
-    def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
-        axis = printer.program.axis
-        super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)
-        self.printer, self.axis, self.partial = printer, axis, partial
-        self.returned: list[Code] = []
-
-    def line(self, text: str) -> None:
-        """A statement, in the dialect of CUDA kernels."""
-        super().line(in_dialect(text, self.printer.fast))
-
-    def close(self) -> None:
-        """Close the innermost loop; over the reduced axis it has as many steps as a tile has slots."""
-        if self.nest[-1].axis != self.axis:
-            super().close()
-            return
-        loop = self.nest.pop()
-        self.line(f"for {self.index(self.axis)} in range({self.slots()}):")
-        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
-
-    def slots(self) -> str:
-        """How many elements a thread has at a time, as code."""
-        return "SLOTS"
-
-    def taken(self, slot: str) -> str:
-        """Whether there is an element in a slot."""
-        return f"{self.argument('ok', 'ok')}[{slot}]"
-
-    def count(self) -> None:
-        """`many` becomes the number of elements of the tile; whole vectors are there or not."""
-        self.line(f"many = sel({self.taken('TILE')}, i4(1), i4(0))")
-        self.line("for flight in range(FLIGHT):")
-        self.line(f"    many = i4(many + sel({self.taken('flight * VECTOR')}, i4(VECTOR), i4(0)))")
-
-    def place_of(self, slot: str) -> str:
-        """Where on its axis the element in a slot is."""
-        return f"{self.argument('at', 'at')}[{slot}]"
-
-    def _position(self, axis: str) -> Code:
-        return super()._position(axis) if axis != self.axis else Code(f"i8({self.place_of(self.index(axis))})", "i8")
-
-    def text(self, loop: bool = False) -> str:
-        """The definition."""
-        body = [*self.nest[0].lines, *(["return " + ", ".join(code.text for code in self.returned)] if self.returned else [])]
-        return inlined("\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"])])) + "\n"
 
 
 class RowFunctions:
@@ -163,10 +101,11 @@ class RowFunctions:
         held = self.storage.held[name.removesuffix(PRIME)].name
         return f"{held}_new" if name.endswith(PRIME) else held
 
-    def formula(self, name: str, expr: Expr, type_: str, partial: bool = False) -> str:
-        """A function that computes a formula of symbols; the name to call it by."""
+    def formula(self, name: str, expr: Expr, type_: str, partial: bool = False, single: bool = False) -> str:
+        """A function that computes a formula of symbols, its exponentials in float32 if `single`; the name to call it by."""
         if name not in self.texts:
             function = self.kind(name, self, self._current, partial=partial)
+            function.single = single
             function.returned.append(Code(in_dialect(function.code(expr).to(type_).text, self.fast), type_))
             self.define(function)
         return name
@@ -196,7 +135,7 @@ class RowFunctions:
     def rebased(self, update: Update, suffix: str, inside: Function) -> str:
         """A call that moves a component with a suffix to the pivots without one."""
         held = self.storage.held[update.name]
-        name = self.formula(f"rebase_{held.name}", update.rebase, held.type)
+        name = self.formula(f"rebase_{held.name}", update.rebase, held.type, single=True)
         moved = {f"{v.name}_new": v.name for v in self.storage.held.values()}
         return self.called(name, self._with_suffix(suffix) | moved | {f"n_{self.program.axis}": f"seen{suffix}"}, inside)
 
@@ -271,9 +210,15 @@ class RowFunctions:
     def _accumulator(self, f: DeviceFunction, update: Update) -> str:
         """Start the sum of a tile; the statement that adds it to the component."""
         held = self.storage.held[update.name]
-        type_ = held.type if held.type in ("i8", "b1") or f.wide != "f4" else "f4"
+        type_ = self._tile_type(f, update)
         f.line(f"{held.name}_it = {Accumulator('', update.monoid, type_).identity()}")
         return f"{held.name} = {joined(update.monoid, held.name, Code(f'{held.name}_it', type_).to(held.type).text, held.type)}"
+
+    def _tile_type(self, f: DeviceFunction, update: Update) -> str:
+        """The type in which a tile's elements are joined."""
+        held = self.storage.held[update.name].type
+        chosen = update.monoid in OVER.keys() - {"sum", "prod"} and f.stores(update.lift)
+        return held if held in ("i8", "b1") or f.wide != "f4" and not chosen else "f4"
 
     def _accumulate(self, f: DeviceFunction, update: Update) -> None:
         held, index = self.storage.held[update.name], f.index(self.program.axis)
@@ -288,9 +233,10 @@ class RowFunctions:
             f.line(f"{won} = sel({held.name}_it, {value.text}, {won})")
             f.line(f"{held.name} = sel({held.name}_it, i8({f.place_of(index)}), {held.name})")
             return
-        type_ = held.type if held.type in ("i8", "b1") or f.wide != "f4" else "f4"
-        sum_ = Accumulator(f"{held.name}_it", update.monoid, type_)
-        f.line(f"{sum_.into} = {joined(update.monoid, sum_.into, f'sel({taken}, {value.to(type_).text}, {sum_.identity()})', type_)}")
+        type_ = self._tile_type(f, update)
+        sum_, own = Accumulator(f"{held.name}_it", update.monoid, type_), "f4" if value.type == "f4" else type_
+        given = Code(f"sel({taken}, {value.to(own).text}, {Accumulator('', update.monoid, own).identity()})", own).to(type_)
+        f.line(f"{sum_.into} = {joined(update.monoid, sum_.into, given.text, type_)}")
 
     # the states of many threads
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
-from redfuser_algebra.lower.device_functions import in_dialect, over_lanes
+from redfuser_algebra.lower.device_code import in_dialect
+from redfuser_algebra.lower.device_functions import over_lanes
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Operand, Products, Weighted

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.column_functions import ColumnFunction, ColumnFunctions
-from redfuser_algebra.lower.device_functions import DeviceFunction
+from redfuser_algebra.lower.device_code import DeviceFunction
 from redfuser_algebra.lower.formulas_cpu import indented
 from redfuser_algebra.lower.ordered import rescaling
 from redfuser_algebra.lower.scalar_code import Code, constant

@@ -30,7 +30,7 @@ class RowPrinter:
 
     def __init__(self, program: TileProgram, signature: Signature, dtype: str) -> None:
         self.program, self.signature, self.dtype = program, signature, dtype
-        self.functions = self.functions_of(program, signature, BYTES[dtype] == 2)
+        self.functions = self.functions_of(program, signature, BYTES[dtype] <= 4)
         self.names = self.functions.storage.names
         kinds = [self.functions.storage.kind(output) for output in program.outputs]
         self.outputs = tuple({"i": "i8", "b": "b1"}.get(kind, signature.real) for kind in kinds)
@@ -70,9 +70,9 @@ class RowPrinter:
                     rows_plan(self.program, self.names, self.signature, self._choice(), self.columns))
 
     def _choice(self) -> Choice:
-        """How many warps share a row: the least whose tile holds it, or 8 of them in a loop."""
-        warps = (1, 2, 4, 8, 16) if self.program.maps else (1, 8)
-        return Choice([f"warps = next((w for w in {warps} if length <= 32 * w * TILE), 8)"], "")
+        """How many warps share a row: the least whose tile holds it, or, where nothing of it is read again, four of whose tiles do; else 8 of them in a loop."""
+        warps, tiles = ((1, 2, 4, 8, 16), 1) if self.program.maps else ((1, 4), 4)
+        return Choice([f"warps = next((w for w in {warps} if length <= {32 * tiles} * w * TILE), 8)"], "")
 
     # a thread's tile
 

@@ -1,0 +1,123 @@
+"""Device functions of a CUDA kernel under construction: loops over the slots of a thread's tile, in numbers of 32 bits where they do.
+
+In: what prints the functions of a program, which knows its leaves.  Out: definitions.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.lower.functions_cpu import Function
+from redfuser_algebra.lower.inlining import inlined
+from redfuser_algebra.lower.scalar_code import Code
+
+if TYPE_CHECKING:
+    from redfuser_algebra.lower.device_functions import RowFunctions
+
+_DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
+            "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
+"""What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
+
+CHOOSING = frozenset(("negative", "abs", "maximum", "minimum", "identity"))
+"""Functions whose result is a number that they are given, or its negative."""
+
+SIGNS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+"""Comparisons as they are written."""
+
+
+def in_dialect(text: str, fast: bool = False) -> str:
+    """Scalar code as CUDA kernels write it; `fast`: exponentials of float32 by the machine's own instruction, x off by a rounding or two."""
+    text = re.sub(r"\bexp4\(", "fast_exp(", text) if fast else text
+    return re.sub(r"\b(np\.\w+|exp[48])\(", lambda m: f"{_DIALECT.get(m[1], m[1].replace('np.', 'math.'))}(", text)
+
+
+class DeviceFunction(Function):
+    """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
+
+    picks = False
+
+    def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
+        axis = printer.program.axis
+        super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)
+        self.printer, self.axis, self.partial, self.single = printer, axis, partial, False
+        self.returned: list[Code] = []
+
+    def line(self, text: str) -> None:
+        """A statement, in the dialect of CUDA kernels."""
+        super().line(in_dialect(text, self.printer.fast))
+
+    # numbers of 32 bits, of which a GPU computes with twice as many as with those of 64
+
+    def _type(self, term: Expr, depth: int) -> str:
+        type_ = super()._type(term, depth)
+        return "f4" if type_ == "f8" and depth > 0 and self.stores(term) else type_
+
+    def stores(self, term: Expr) -> bool:
+        """Whether a real term that varies is float32 by itself: a number as it was stored, or a choice of such."""
+        if term.op == "const":
+            return float(np.float32(term.value)) == term.value
+        if term.op == "input":
+            return self.leaf(term).type == "f4"
+        args = term.args[1:] if term.op == "where" else term.args if term.op in CHOOSING else ()
+        return bool(args) and all(map(self.stores, args))
+
+    def _number(self, const: Expr, term: Expr, meets: str) -> Code:
+        return super()._number(const, term, "f8" if meets == "f4" and self.wide == "f8" and not self.stores(const) else meets)
+
+    def _computed(self, term: Expr, depth: int) -> Code:
+        if self.printer.fast and self.single and term.op == "exp" and depth == 0:
+            return self._named(Code(f"f8(exp4(f4({self.code(term.args[0]).text})))", "f8"))
+        if term.op in SIGNS and depth > 0:
+            places = [arg.op == "index" and arg.axis == self.axis for arg in term.args]
+            other = term.args[places.index(True) - 1] if places.count(True) == 1 else None
+            if other is not None and self.axis not in other.axes and self.types[other] == "i":
+                return self._compared(term, other)
+        return super()._computed(term, depth)
+
+    def _compared(self, term: Expr, other: Expr) -> Code:
+        """A place on the reduced axis, of 31 bits, compared with a whole number: clamped, that compares as it does."""
+        outer, self.nest = self.nest, self.nest[: self._depth(other) + 1]
+        bound = self._named(Code(f"i4(min(max({self.code(other).text}, -1), {2**31 - 1}))", "i4"))
+        self.nest = outer
+        place = Code(f"i4({self.place_of(self.index(self.axis))})", "i4")
+        args = [bound if arg is other else place for arg in term.args]
+        return self._named(Code(f" {SIGNS[term.op]} ".join(arg.text for arg in args), "b1"))
+
+    def close(self) -> None:
+        """Close the innermost loop; over the reduced axis it has as many steps as a tile has slots."""
+        if self.nest[-1].axis != self.axis:
+            super().close()
+            return
+        loop = self.nest.pop()
+        self.line(f"for {self.index(self.axis)} in range({self.slots()}):")
+        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+
+    def slots(self) -> str:
+        """How many elements a thread has at a time, as code."""
+        return "SLOTS"
+
+    def taken(self, slot: str) -> str:
+        """Whether there is an element in a slot."""
+        return f"{self.argument('ok', 'ok')}[{slot}]"
+
+    def count(self) -> None:
+        """`many` becomes the number of elements of the tile; whole vectors are there or not."""
+        self.line(f"many = sel({self.taken('TILE')}, i4(1), i4(0))")
+        self.line("for flight in range(FLIGHT):")
+        self.line(f"    many = i4(many + sel({self.taken('flight * VECTOR')}, i4(VECTOR), i4(0)))")
+
+    def place_of(self, slot: str) -> str:
+        """Where on its axis the element in a slot is."""
+        return f"{self.argument('at', 'at')}[{slot}]"
+
+    def _position(self, axis: str) -> Code:
+        return super()._position(axis) if axis != self.axis else Code(f"i8({self.place_of(self.index(axis))})", "i8")
+
+    def text(self, loop: bool = False) -> str:
+        """The definition."""
+        body = [*self.nest[0].lines, *(["return " + ", ".join(code.text for code in self.returned)] if self.returned else [])]
+        return inlined("\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"])])) + "\n"
