@@ -64,7 +64,7 @@ def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_pa
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     x, label = np.zeros((2, 5, 700), np.float32), np.zeros((2, 5), np.int64)
     launches, arguments, held, shapes = names["plan"](x, label)
-    assert (launches, set(held), shapes) == ([((8, "whole"), 10, 256)], {10}, [(2, 5)]) and len(arguments) == 9
+    assert (launches, set(held), shapes) == ([((4, "whole"), 10, 128)], {10}, [(2, 5)]) and len(arguments) == 9
     assert names["plan"](x[:, :, :512].copy(), label[0])[0] == [((1, "whole"), 2, 256)]
     assert names["plan"](np.zeros((5, 1 << 20), np.float32), label[0])[0] == [((8, "part"), 5 * 128, 256), ((8, "join"), 5, 256)]
     for wrong, said in ((x.astype("f8"), "convert it"), (x[..., ::2], "contiguous"), (x[:, :3].copy(), "lengths must agree"), (x[0, 0], "it needs the axes")):

@@ -70,9 +70,10 @@ class RowPrinter:
                     rows_plan(self.program, self.names, self.signature, self._choice(), self.columns))
 
     def _choice(self) -> Choice:
-        """How many warps share a row: the least whose tile holds it, or, where nothing of it is read again, four of whose tiles do; else 8 of them in a loop."""
-        warps, tiles = ((1, 2, 4, 8, 16), 1) if self.program.maps else ((1, 4), 4)
-        return Choice([f"warps = next((w for w in {warps} if length <= {32 * tiles} * w * TILE), 8)"], "")
+        """How many warps share a row: the least whose tile holds it, or 8 of them in a loop; 4 where nothing is read again and a thread has few tiles."""
+        if self.program.maps:
+            return Choice(["warps = next((w for w in (1, 2, 4, 8, 16) if length <= 32 * w * TILE), 8)"], "")
+        return Choice(["warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8"], "")
 
     # a thread's tile
 
