@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ptx_kernels import each, run
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
+from redfuser_algebra.ptx.accesses import passes, sectors
 from redfuser_algebra.ptx.arithmetic import ROUGHNESS
 from redfuser_algebra.ptx.decode import TABLE
 from redfuser_algebra.ptx.machine import Mode
@@ -273,6 +276,7 @@ MISUSES = {
     "shuffle by half a warp": ("setp.lt.u32 %p1, %r0, 16; @%p1 bra END; shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1;\nEND:" + STORE, "only part of a warp"),
     "copy that nobody awaits": ("mov.u32 %r1, 0;" + TURN + "ld.param.u64 %rd1, [a0]; mad.lo.s64 %rd3, %rd0, 4, %rd1; cp.async.ca.shared.global [%r4], [%rd3], 4; cp.async.commit_group;" + STORE, "nobody waited"),
     "reads before a copy arrives": (TURN + "ld.param.u64 %rd1, [a0]; mad.lo.s64 %rd3, %rd0, 4, %rd1; cp.async.ca.shared.global [%r4], [%rd3], 4; cp.async.commit_group; ld.shared.u32 %r1, [%r4];" + STORE, "still under way"),
+    "another thread's memory": (".local .align 16 .b8 __local_depot0[16]; mov.u64 %rd3, __local_depot0; mov.u32 %r1, 0; st.local.u32 [%rd3+16], %r1;" + STORE, "out-of-bounds store of 4 bytes in local"),
     "no end": ("LOOP: bra LOOP;", "endless"),
 }
 
@@ -283,6 +287,31 @@ def test_misuse_is_caught(name, monkeypatch):
     monkeypatch.setattr("redfuser_algebra.ptx.machine.ENDLESS", 1000)
     with pytest.raises(PtxError, match=told):
         run(body, [np.arange(64, dtype=np.uint32)], threads=64, module=SHARED)
+
+
+def test_warps_of_different_blocks_go_their_own_ways_side_by_side():
+    """Each block adds up another number of rounds with barriers, each thread what one of the other warp wrote."""
+    body = TURN + OTHER + """mov.u32 %r6, %ctaid.x; mov.u32 %r7, 0; mov.u32 %r1, 0;
+    ROUND: add.u32 %r8, %r0, %r7; st.shared.u32 [%r4], %r8; bar.sync 0; ld.shared.u32 %r9, [%r5]; bar.sync 0;
+    add.u32 %r1, %r1, %r9; add.u32 %r7, %r7, 1; setp.le.u32 %p1, %r7, %r6; @%p1 bra ROUND;
+    shl.b32 %r10, %r6, 6; add.u32 %r10, %r10, %r0; cvt.u64.u32 %rd0, %r10;"""
+    wanted = [sum(63 - n + turn for turn in range(block + 1)) for block in range(3) for n in range(64)]
+    for mode in (Mode(), Mode(together=False), Mode(together=False, batch=2, seed=1)):
+        assert list(run(body + STORE, threads=64, blocks=3, module=SHARED, mode=mode)[0]) == wanted
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=64, max_size=64), st.sampled_from((1, 2, 4, 8, 16)))
+def test_counts_of_accesses_are_those_of_sets(accesses, size):
+    """A warp moves each sector once; lanes that are served together take as many passes as one bank has different words to give."""
+    places, active, lanes = np.array([place * size for place, _ in accesses]), np.array([there for _, there in accesses]), np.arange(64)
+    warps = [[n for n in range(64) if n // 32 == warp and active[n]] for warp in (0, 1)]
+    moved = 32 * sum(len({places[n] // 32 for n in own}) for own in warps)
+    assert sectors(places, active, size, lanes) == (sum(map(bool, warps)), size * active.sum(), moved)
+    served = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}[size]
+    groups = [[n for n in range(64) if n // served == group and active[n]] for group in range(64 // served)]
+    words = [{word for n in own for word in range(places[n] // 4, places[n] // 4 + max(size // 4, 1))} for own in groups if own]
+    most = [max(sum(word % 32 == bank for word in own) for bank in range(32)) for own in words]
+    assert passes(places, active, size, lanes, served) == (sum(map(bool, warps)), size * active.sum(), sum(most), len(words))
 
 
 def test_without_the_check_for_races_random_warps_still_show_one():

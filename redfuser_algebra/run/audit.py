@@ -41,7 +41,7 @@ BLOCK, WIDE = 33, 64
 """The same of the rows that come in blocks, and of the other axes, where matrices are multiplied in tiles."""
 
 QUICK, FULL = "quick", "full"
-SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, *((BLOCK, length) for length in LENGTHS[-3:])))}
+SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, (BLOCK, LENGTHS[-2])))}
 """What is executed, of kernels of rows and of kernels of tiles."""
 
 Size = int | tuple[int, int]
