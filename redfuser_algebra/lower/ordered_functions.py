@@ -52,14 +52,15 @@ class OrderedFunctions(ColumnFunctions):
             super()._fold_stage(f, others)
 
     def _steps(self, f: DeviceFunction, updates: list[Update]) -> None:
-        """Element after element; the first one of a state is where it starts."""
+        """Element after element; the first one of a state is where it starts.  All threads take as many turns, side by side."""
         f.wide, index = "f8", f.index(self.program.axis)
         names = [self.storage.held[u.name].name for u in updates]
         f.line(f"{', '.join(names)} = {', '.join(f'{name}_old' for name in names)}")
         f.line("begins = sel(seen_old == 0, i4(1), i4(0))")
         lifted, stepped = (self._advance(f, names, values) for values in ([u.lift for u in updates], [u.step for u in updates]))
         stepped += rescaling(self.program.scalings, dict(zip((u.name for u in updates), names, strict=True)))
-        f.nest[-1].lines += ["if begins > 0:", *indented([f"{index} = i4(0)", *lifted]), f"for {index} in range(begins, many):", *indented(stepped)]
+        f.nest[-1].lines += ["if begins > 0:", *indented([f"{index} = i4(0)", *lifted]),
+                              f"for {index} in range({f.slots()}):", f"    if begins <= {index} and {index} < many:", *indented(indented(stepped))]
 
     def _advance(self, f: DeviceFunction, names: list[str], values: list[Expr]) -> list[str]:
         """The lines in which all states take their new values at once."""
