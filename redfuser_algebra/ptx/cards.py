@@ -139,7 +139,8 @@ def estimate(card: Card, moved: float, warps: Counter[str]) -> Estimate:
         if "mma_async" in forms:  # four warps have one product
             kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m64"))))) / 4
         elif name == "mma":
-            kinds["tensor"] += count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m1")))))
+            product = count * 2 * math.prod(map(int, re.findall(r"\d+", next(form for form in forms if form.startswith("m1")))))
+            kinds["tensor"] += product / 2 if {"e4m3", "e5m2"} & {*forms} else product
         elif name in SPECIAL and "f32" in forms:
             kinds["special"] += count
         elif name not in _MOVING and forms and forms[-1] in ("f32", "f64"):

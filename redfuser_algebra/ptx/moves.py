@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
+from redfuser_algebra.lower.standalone.float8 import from_float8, to_float8
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
 from redfuser_algebra.ptx.memory import BASES
 from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError, elements
@@ -78,13 +79,20 @@ def move(i: Instruction, d: Decoder) -> Step:
     return lambda g, mask: write_(g, mask, sum(read(g).astype(whole) << whole(place * bits) for place, read in enumerate(reads)))
 
 
+FLOAT8 = {"e4m3x2": "float8_e4m3", "e5m2x2": "float8_e5m2"}
+"""Pairs of floats of eight bits."""
+
 _ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
 
 
 @instruction("cvt")
 def convert(i: Instruction, d: Decoder) -> Step:
-    """Between types; pairs of 16-bit floats are packed with the first operand above."""
+    """Between types; pairs of floats of 16 and 8 bits are packed with the first operand above."""
     to, source = i.types[0], i.types[-1]
+    if to in FLOAT8:
+        return elementwise(i, d, lambda high, low: _eight(high, to).astype(np.uint16) << np.uint16(8) | _eight(low, to), "f32", "b16")
+    if source in FLOAT8:
+        return elementwise(i, d, lambda pair: _halves(pair, source), "b16", "b32")
     if to in ("f16x2", "bf16x2"):
         pack = to_bfloat16 if to == "bf16x2" else lambda x: x.astype(np.float16).view(np.uint16)
         return elementwise(i, d, lambda high, low: pack(high).astype(np.uint32) << np.uint32(16) | pack(low), "f32", "b32")
@@ -94,6 +102,18 @@ def convert(i: Instruction, d: Decoder) -> Step:
         return elementwise(i, d, lambda bits: from_bfloat16(bits).astype(DTYPES[to]), "b16", to)
     rounding = next((form for form in i.forms if form[:2] in _ROUND and form[0] == "r"), "")
     return elementwise(i, d, _conversion(to, source, rounding, "sat" in i.forms), source, to)
+
+
+def _eight(x: np.ndarray, to: str) -> np.ndarray:
+    """.satfinite, without which there is no such conversion: what is too large becomes the largest number, infinities too."""
+    most = np.float32(448 if to == "e4m3x2" else 57344)
+    return to_float8(np.clip(x, -most, most), FLOAT8[to])
+
+
+def _halves(pair: np.ndarray, source: str) -> np.ndarray:
+    """Two numbers of eight bits as two of sixteen, which is exact."""
+    parts = [from_float8(pair >> np.uint16(shift) & np.uint16(255), FLOAT8[source]).astype(np.float16).view(np.uint16) for shift in (0, 8)]
+    return parts[0].astype(np.uint32) | parts[1].astype(np.uint32) << np.uint32(16)
 
 
 def _conversion(to: str, source: str, rounding: str, saturates: bool) -> Callable[[np.ndarray], np.ndarray]:

@@ -14,8 +14,8 @@ from redfuser_algebra.language.errors import RedfuserError
 
 DTYPES = {"u8": "u1", "s8": "i1", "b8": "u1", "u16": "u2", "s16": "i2", "b16": "u2", "f16": "f2", "bf16": "u2", "u32": "u4",
           "s32": "i4", "b32": "u4", "f32": "f4", "f16x2": "u4", "bf16x2": "u4", "u64": "u8", "s64": "i8", "b64": "u8", "f64": "f8",
-          "pred": "?"}
-"""PTX types → NumPy types that hold them; bfloat16 is kept as its bits."""
+          "e4m3": "u1", "e5m2": "u1", "e4m3x2": "u2", "e5m2x2": "u2", "pred": "?"}
+"""PTX types → NumPy types that hold them; bfloat16 and floats of eight bits are kept as their bits."""
 
 ENDS = frozenset(("bra", "ret", "exit", "bar", "barrier"))
 """Instructions that end a basic block."""

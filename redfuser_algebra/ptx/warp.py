@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16
+from redfuser_algebra.lower.standalone.float8 import from_float8
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
 from redfuser_algebra.ptx.memory_access import reached, touch
 from redfuser_algebra.ptx.text import Instruction, PtxError
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
 
 LANES = 32
+
+PRODUCTS = {("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k32", "e4m3"), ("m16n8k32", "e5m2"), ("m16n8k32", "e4m3", "e5m2")}
+"""The shapes of products, with the types that their factors have."""
 
 
 def whole_warps(mask: Mask, what: str) -> None:
@@ -117,22 +121,29 @@ def load_matrix(i: Instruction, d: Decoder) -> Step:
 
 @instruction("mma")
 def multiply_matrices(i: Instruction, d: Decoder) -> Step:
-    """mma.sync.m16n8k16, 16-bit factors, float32 sums.  Fragments as in PTX ISA, "Matrix Fragments for mma.m16n8k16"."""
-    if "m16n8k16" not in i.forms or i.types[0] != "f32" or i.types[1] not in ("f16", "bf16"):
-        raise PtxError(f"the matrix product {i.text!r} is not known", "enter its shape and types in redfuser_algebra.ptx.warp")
-    writes = d.targets(i.operands[0], "f32")
-    a, b = (d.vector(operand, "b32") for operand in i.operands[1:3])
-    c, half = d.vector(i.operands[3], "f32"), i.types[1] == "f16"
+    """mma.sync with float32 sums, of 16-bit factors m16n8k16, of 8-bit ones m16n8k32.
 
-    def numbers(g: Group, reads: list) -> np.ndarray:
+    Fragments as in PTX ISA, "Matrix Fragments for mma.m16n8k16" and "… for mma.m16n8k32": in both a register has the
+    neighbours in the inner axis that fit into 32 bits.
+    """
+    shape, factors = next(form for form in i.forms if form.startswith("m16")), i.types[1:3]
+    if (shape, *sorted(set(factors))) not in PRODUCTS or i.types[0] != "f32":
+        raise PtxError(f"the matrix product {i.text!r} is not known", "enter its shape and types in redfuser_algebra.ptx.warp")
+    writes, many = d.targets(i.operands[0], "f32"), 4 if shape == "m16n8k32" else 2
+    a, b = (d.vector(operand, "b32") for operand in i.operands[1:3])
+    c = d.vector(i.operands[3], "f32")
+
+    def numbers(g: Group, reads: list, kind: str) -> np.ndarray:
         words = np.stack([np.broadcast_to(read(g), (g.count,)) for read in reads], -1)
-        return words.view(np.float16).astype(np.float32) if half else from_bfloat16(words.view(np.uint16))
+        if many == 4:
+            return from_float8(words.view(np.uint8), f"float8_{kind}")
+        return words.view(np.float16).astype(np.float32) if kind == "f16" else from_bfloat16(words.view(np.uint16))
 
     def step(g: Group, mask: Mask) -> None:
         whole_warps(mask, "mma.sync")
         warps = g.count // LANES
-        left = numbers(g, a).reshape(warps, 8, 4, 2, 2, 2).transpose(0, 4, 1, 3, 2, 5).reshape(warps, 16, 16)
-        right = numbers(g, b).reshape(warps, 8, 4, 2, 2).transpose(0, 3, 2, 4, 1).reshape(warps, 16, 8)
+        left = numbers(g, a, factors[0]).reshape(warps, 8, 4, 2, 2, many).transpose(0, 4, 1, 3, 2, 5).reshape(warps, 16, 8 * many)
+        right = numbers(g, b, factors[1]).reshape(warps, 8, 4, 2, many).transpose(0, 3, 2, 4, 1).reshape(warps, 8 * many, 8)
         sums = np.stack([np.broadcast_to(read(g), (g.count,)) for read in c], -1)
         sums = sums.reshape(warps, 8, 4, 2, 2).transpose(0, 3, 1, 2, 4).reshape(warps, 16, 8)
         product = (left @ right + sums).astype(np.float32).reshape(warps, 2, 8, 4, 2).transpose(0, 2, 3, 1, 4).reshape(g.count, 4)
