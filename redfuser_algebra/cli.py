@@ -174,6 +174,7 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
     return 0
 
 
+FACTORS = "Which inputs of a CUDA kernel are floats of eight bits: float8_e4m3 or float8_e5m2 for all factors of products, or K=float8_e4m3,â€¦"
 WGMMA = "Matrix products by the instruction that sm_90a alone has (float16 or bfloat16; no GPU has run it yet)."
 
 
@@ -185,16 +186,16 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            dtype: Annotated[str, typer.Option(help="Of the arrays that the kernel reads: float32 or float64; for cuda float16 or bfloat16, too.")] = "float32",
            certificates: Annotated[Path | None, typer.Option(help="Take the hashes of certificates from files in this folder, where it has them.")] = None,
            wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
+           factors: Annotated[str | None, typer.Option(help=FACTORS)] = None,
+           arch: Annotated[str, typer.Option(help="What a CUDA kernel may ask for: before sm_89, floats of eight bits are widened.")] = "sm_90a",
            gradient: Annotated[bool, typer.Option("--gradient", help="The operators of the gradient, in place of the operator.")] = False,
            as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
     """Write kernels as files of their own, which need NumPy and Numba (or numba-cuda) and check themselves when run; or their proofs.
 
-    The header of a kernel names the hash of the certificate, which takes some seconds each.  A proof needs NumPy,
-    Hypothesis and SymPy.
+    The header of a kernel names the hash of the certificate, which takes some seconds each.  A proof needs NumPy, Hypothesis and SymPy.
     """
     if bool(targets) == every:
-        raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",
-                            "name operators, a Python file or a formula, or write --all")
+        raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named", "name operators, a Python file or a formula, or write --all")
     operators = list(ra.operators.values()) if every else [operator for word in targets for operator in operators_of(word)]
     if gradient:
         operators = [verdict.operator for operator in operators for verdict in ra.fuse(operator).gradient().verdicts.values()]
@@ -210,7 +211,8 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
             try:
                 fused = ra.fuse(operator)
                 recorded = files.recorded_certificate(certificates, operator, fused.form) if certificates else None
-                written = fused.export(path / f"{operator.name}_{target}.py" if into else path, target=target, dtype=dtype, certificate=recorded, schedule=Schedule(1, wgmma=True) if wgmma else None)
+                written = fused.export(path / f"{operator.name}_{target}.py" if into else path, target=target, dtype=dtype, certificate=recorded, schedule=Schedule(1, wgmma=True) if wgmma else None,
+                                       arch=arch, factors=factors)
                 show_lines([str(written)])
             except (ra.NotFusable, LoweringError) as error:
                 left_out.append(error)
@@ -261,6 +263,7 @@ def audit(target: Annotated[str | None, TARGET] = None,
           full: Annotated[bool, typer.Option("--full", help="All sizes, not only the quick ones.")] = False,
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
           wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
+          factors: Annotated[str | None, typer.Option(help=FACTORS)] = None,
           plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
           record: Annotated[Path, typer.Option(help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
           table: Annotated[Path | None, typer.Option(help="With --all: write what the record holds to this file, as a table in Markdown.")] = None,
@@ -271,15 +274,15 @@ def audit(target: Annotated[str | None, TARGET] = None,
     """
     if (target is None) != every:
         raise OperatorError("auditing kernels", "both a name and --all are given" if every else "nothing is named", "name an operator, or write --all")
-    if (plot if every else table) is not None:
-        raise OperatorError("auditing kernels", "--plot draws one kernel, --table is of all", "name the operator that --plot draws, or write --all --table FILE")
+    if (plot or factors if every else table) is not None:
+        raise OperatorError("auditing kernels", "--plot and --factors are for one kernel, --table is of all", "name the operator, or write --all --table FILE")
     dtypes, sizes = dtype.split(","), FULL if full else QUICK
     if every:
         asked = audits.Asked(list(ra.operators.values()), dtypes, sizes, card, files.writable(record))
         write = None if table is None else partial(files.save_text, files.writable(table))
         return 0 if audits.shown(asked, as_json, write) else FAILED
     schedule = Schedule(1, wgmma=True) if wgmma else None
-    return 0 if audits.told(operators_of(target), dtypes, sizes, card, schedule, plot and files.writable(plot), as_json) else FAILED
+    return 0 if audits.told(operators_of(target), dtypes, sizes, card, schedule, factors, plot and files.writable(plot), as_json) else FAILED
 
 
 @app.command()

@@ -26,7 +26,7 @@ from redfuser_algebra.prove.proof import Proof, proved
 from redfuser_algebra.run.call import delivered
 from redfuser_algebra.run.calls import Calls
 from redfuser_algebra.run.cpu import is_worth_a_kernel
-from redfuser_algebra.run.cuda import CudaKernel, format_of, made_cuda
+from redfuser_algebra.run.cuda import CudaKernel, factors_of, format_of, made_cuda
 from redfuser_algebra.run.dask import run_dask
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.export import exported_cpu, exported_cuda
@@ -122,7 +122,8 @@ class Fused:
             if result is not None:
                 return result
         if backend == "cuda":
-            result = self._on_gpu(format_of(array.dtype for array in binding.arrays.values())).launched(binding)
+            given = {name: array.dtype for name, array in binding.arrays.items()}
+            result = self._on_gpu(format_of(given.values()), factors_of(given)).launched(binding)
         elif backend == "reference":
             result = reference(self.operator, binding)
         else:
@@ -134,30 +135,39 @@ class Fused:
     def _calls(self) -> Calls:
         return Calls(self.operator, self.form)
 
-    def _on_gpu(self, dtype: str) -> CudaKernel:
-        """The kernel for real numbers of a dtype, made when first asked for."""
-        if dtype not in self._gpu_kernels:
-            self._gpu_kernels[dtype] = made_cuda(self.operator, self.form, dtype)
-        return self._gpu_kernels[dtype]
+    def _on_gpu(self, dtype: str, factors: Mapping[str, str]) -> CudaKernel:
+        """The kernel for real numbers of a dtype and of eight bits, made when first asked for."""
+        key = dtype, *factors.items()
+        if key not in self._gpu_kernels:
+            self._gpu_kernels[key] = made_cuda(self.operator, self.form, dtype, factors=factors or None)
+        return self._gpu_kernels[key]
 
     @cached_property
-    def _gpu_kernels(self) -> dict[str, CudaKernel]:
+    def _gpu_kernels(self) -> dict[tuple, CudaKernel]:
         return {}
 
     def kernel(self, target: str = "cpu", *, dtype: str | Mapping[str, str] = "float32", schedule: Schedule | None = None,
-               arch: str = "sm_90a") -> Kernel | CudaKernel:
+               arch: str = "sm_90a", factors: str | Mapping[str, str] | None = None) -> Kernel | CudaKernel:
         """The kernel for arrays of a dtype (one for all real ones, or one per input): `.source`, `.schedule`, callable.
 
         Inputs that the operator uses as truth values or as whole numbers are taken as such.  Without `schedule` each
         call chooses by its sizes.  For "cuda" there is one dtype, float16 and bfloat16 among them, `.audit()` needs no
-        GPU, `arch` is what it executes, and of `schedule` only `wgmma` counts.  Raises OperatorError or LoweringError for a target, dtype or form without kernels.
+        GPU, `arch` is what it executes, and of `schedule` only `wgmma` counts; `factors` says which inputs are floats of
+        eight bits, float8_e4m3 or float8_e5m2: one format for all that matrix products take as they lie in memory, or
+        one by name.  Raises OperatorError or LoweringError for a target, dtype or form without kernels.
         """
         if target not in TARGETS:
             raise OperatorError(f"the kernel of {self.operator.name} for {target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
         if target == "cuda":
-            return made_cuda(self.operator, self.form, dtype, arch, schedule)
+            return made_cuda(self.operator, self.form, dtype, arch, schedule, factors)
+        self._no_factors(factors)
         return made_kernel(self.operator, self.form, dtype, schedule)
+
+    def _no_factors(self, factors: object) -> None:
+        if factors is not None:
+            raise OperatorError(f"a CPU kernel of {self.operator.name} with factors {factors!r}", "its arrays are widened on their way in",
+                                "leave factors out: arrays of ml_dtypes are taken as they are")
 
     def tune(self, /, *arrays: object, progress: Callable[[int, int], None] | None = None, **named: object) -> dict[Schedule, float]:
         """Measure the CPU kernel's schedules on these arrays: seconds of each, fastest first.
@@ -213,10 +223,11 @@ class Fused:
                        interpreter=fused_by_chunks, progress=progress, heard=heard)
 
     def export(self, path: str | Path, *, target: str = "cpu", dtype: str = "float32", schedule: Schedule | None = None,
-               certificate: Certificate | str | None = None) -> Path:
+               certificate: Certificate | str | None = None, arch: str = "sm_90a", factors: str | Mapping[str, str] | None = None) -> Path:
         """Write a kernel as a file of its own, which needs NumPy and Numba (or numba-cuda) and checks itself when run; its path.
 
-        The same form, dtype and schedule give the same bytes on every machine.  The header names the hash of the
+        The same form, dtype and schedule give the same bytes on every machine; `arch` and `factors` are for "cuda", as in
+        `kernel`.  The header names the hash of the
         certificate, which is made if none is given; a text is taken for such a hash.  Raises OperatorError for an
         unknown target or dtype, a certificate of something else, and a path that cannot be written; LoweringError
         where there is no kernel.
@@ -224,7 +235,7 @@ class Fused:
         if target not in TARGETS:
             raise OperatorError(f"exporting {self.operator.name} with target={target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
-        kernel = made_cuda(self.operator, self.form, dtype, schedule=schedule) if target == "cuda" else None
+        kernel = self.kernel("cuda", dtype=dtype, schedule=schedule, arch=arch, factors=factors) if target == "cuda" else self._no_factors(factors)
         certificate = certificate or self.certificate
         if isinstance(certificate, Certificate) and not certificate.speaks_of(self.operator, self.form):
             raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",

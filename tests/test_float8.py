@@ -1,15 +1,28 @@
 """Floats of eight bits: their numbers by the formulas of the OCP specification, instructions on them, kernels with such factors."""
 
+import re
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
+from cuda_kernels import needs_toolchain
 from ptx_kernels import each, run
+from test_tiles_cuda import is_found, is_right, wasted
 
+import redfuser_algebra as ra
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.lower.schedule import Schedule
+from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.float8 import as_bits, from_float8, to_float8
+from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run import cuda
+from redfuser_algebra.run.export import exported_cuda
 from redfuser_algebra.run.rounding import rounded
 
+attention = ra.operators["attention"]
 FORMATS = ("float8_e4m3", "float8_e5m2")
 BITS = np.arange(256, dtype=np.uint8)
 
@@ -95,3 +108,175 @@ def test_matrix_fragments_of_bytes_lie_as_the_isa_says(kinds, rng):
             assert got[lane, i] == pytest.approx(product[lane // 4 + 8 * (i >= 2), lane % 4 * 2 + (i & 1)], rel=1e-5, abs=1e-5 * abs(product).max())
     with pytest.raises(PtxError, match="not known"):
         run(body.replace("m16n8k32", "m16n8k16"), [fragments, sums], np.zeros((32, 4), "f4"))
+
+
+# kernels
+
+@ra.operator
+def attention8(Q: "m k", K: "l k", V: "l j", scale: float = 1.0):
+    S = ra.sum(Q * K, "k") * scale
+    P = ra.exp(S - ra.max(S, "l"))
+    return ra.sum(ra.cast(P, "float8_e4m3", reassociate=True) * V, "l") / ra.sum(P, "l")
+
+
+@ra.operator
+def consistent(Q: "m k", K: "l k", V: "l j", a: "l"):
+    S = ra.sum(Q * K, "k") * a
+    P = ra.cast(ra.exp(S - ra.max(S, "l")), "float8_e4m3", reassociate=True)
+    return ra.sum(P * V, "l") / ra.sum(P, "l")
+
+
+@ra.operator
+def causal8(Q: "m k", K: "l k", V: "l j"):
+    seen = ra.index("l") <= ra.index("m") + 37
+    S = ra.sum(Q * K, "k") * 0.1
+    P = ra.exp(S - ra.max(S, "l", where=seen))
+    return ra.sum(ra.cast(P, "float8_e4m3", reassociate=True) * V, "l", where=seen) / ra.sum(P, "l", where=seen)
+
+
+@ra.operator
+def quantised(X: "m l", W: "l n"):
+    s = ra.max(ra.abs(X), "l") / 448.0
+    return ra.sum(ra.cast(X / s, "float8_e4m3", reassociate=True) * W, "l") * s
+
+
+@ra.operator
+def turned(Q: "m k", K: "l k", c: "l k", V: "l j"):
+    S = ra.sum(Q * (K * c), "k")
+    P = ra.exp(S - ra.max(S, "l"))
+    return ra.sum(P * V, "l") / ra.sum(P, "l")
+
+
+@ra.operator
+def latent(Q: "m c", C: "l c"):
+    S = ra.sum(Q * C, "c") * 0.125
+    P = ra.exp(S - ra.max(S, "l"))
+    return ra.sum(P * C, "l") / ra.sum(P, "l")
+
+
+FUSED = cache(ra.fuse)
+SIZES = {"m": 33, "l": 70, "k": 64, "j": 32}
+
+
+def narrow(operator, dtype="float16", factors="float8_e4m3", arch="sm_90a"):
+    return FUSED(operator).kernel("cuda", dtype=dtype, factors=factors, arch=arch)
+
+
+def filled(made, sizes, seed=0):
+    """Normal numbers in the format of each input."""
+    rng, arrays = np.random.default_rng(seed), {}
+    for name, axes in made.operator.inputs.items():
+        x, own = rng.standard_normal([sizes[axis] for axis in axes]), made.format(name)
+        arrays[name] = from_float8(to_float8(x, own), own) if own in FORMATS else from_bfloat16(to_bfloat16(x)) if own == "bfloat16" else x.astype(own)
+    return made.operator.bind(**{name: x.astype("f8") for name, x in arrays.items()}, **{"scale": 0.3} if made.operator.params else {})
+
+
+def products(made):
+    """Which products a kernel has."""
+    return {name for name in re.findall(r"(?<!def )\b((?:multiply|add_weighted)_rows\w*)\(", made.source.partition("def kernel")[2])}
+
+
+@pytest.mark.parametrize(("operator", "given", "wanted"), [
+    (attention8, {}, {"multiply_rows_e4m3_e4m3", "add_weighted_rows_e4m3_e4m3"}), (attention, {}, {"multiply_rows_e4m3_e4m3", "add_weighted_rows"}),
+    (attention8, {"arch": "sm_80"}, {"multiply_rows", "add_weighted_rows"}), (attention8, {"factors": {"K": "float8_e5m2", "V": "float8_e5m2"}}, {"multiply_rows", "add_weighted_rows_e4m3_e5m2"}),
+    (attention8, {"factors": "Q=float8_e5m2,K=float8_e4m3"}, {"multiply_rows_e5m2_e4m3", "add_weighted_rows"}), (turned, {}, {"multiply_rows", "add_weighted_rows"}),
+    (latent, {}, {"multiply_rows", "add_weighted_rows"}), (quantised, {"dtype": "float32"}, {"add_weighted_rows_e4m3_e4m3"})])
+def test_products_are_of_bytes_where_both_factors_are(operator, given, wanted):
+    made = narrow(operator, **given)
+    assert products(made) == wanted
+    assert ("8.9" in exported_cuda(made, 64 * "0")) == (given.get("arch") != "sm_80")
+
+
+def test_what_factors_of_bytes_are_not_for_is_refused():
+    for given, said in (({"factors": "float8"}, "no format"), ({"factors": {"R": "float8_e4m3"}}, "no input R"), ({"factors": "float8_e4m3", "schedule": Schedule(1, wgmma=True)}, "no such products")):
+        with pytest.raises((OperatorError, LoweringError), match=said):
+            FUSED(attention8).kernel("cuda", dtype="float16", **given)
+    with pytest.raises(OperatorError, match="no input as it lies"):
+        FUSED(ra.operators["softmax"]).kernel("cuda", factors="float8_e4m3")
+    with pytest.raises(OperatorError, match="widened on their way in"):
+        FUSED(attention8).kernel("cpu", factors="float8_e4m3")
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_cpus_widen_bytes(dtype, rng):
+    """Arrays of ml_dtypes are their numbers, for the fused form, for kernels and for `plan` of a CUDA kernel."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    theirs = getattr(ml_dtypes, {"float8_e4m3": "float8_e4m3fn"}.get(dtype, dtype))
+    arrays = [rng.standard_normal([SIZES[axis] for axis in axes]).astype(theirs) for axes in attention.inputs.values()]
+    wide, fused = [array.astype("f4") for array in arrays], FUSED(attention)
+    for run in (fused, fused.kernel("cpu", dtype=dtype)):
+        assert np.array_equal(run(*arrays), run(*wide)) and run(*arrays).dtype == np.float32
+    assert cuda.factors_of({"Q": arrays[0].dtype, "K": np.dtype("f4")}) == {"Q": dtype}
+    pytest.importorskip("numba.cuda")
+    made = narrow(attention, factors=dtype)
+    given = made.given(attention.bind(*arrays))
+    assert all(np.array_equal(a, b.view(np.uint8)) for a, b in zip(given, arrays, strict=False))
+    plan = made.file.names["plan"]
+    assert all(a.dtype == np.uint8 for a in plan(*arrays, 1.0)[1][:6:2]) and plan(*arrays, 1.0)[3] == plan(*given)[3]
+    with pytest.raises(ValueError, match=f"this kernel was made for {dtype}"):
+        plan(arrays[0].astype("f4"), *arrays[1:], 1.0)
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("operator", "given", "sizes"), [(attention8, {}, SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    (attention, {}, SIZES), (attention, {"arch": "sm_80"}, SIZES), (attention, {"dtype": "bfloat16", "factors": "float8_e5m2"}, {"m": 20, "l": 40, "k": 40, "j": 24}),
+    (attention8, {"dtype": "bfloat16", "factors": {"Q": "float8_e5m2", "K": "float8_e4m3", "V": "float8_e5m2"}}, {"m": 127, "l": 200, "k": 128, "j": 128}),
+    (attention8, {"dtype": "float32", "arch": "sm_89"}, SIZES), (consistent, {}, SIZES), (quantised, {"dtype": "float32"}, {"m": 33, "l": 190, "n": 80}),
+    (quantised, {}, {"m": 5, "l": 67, "n": 9}), (turned, {}, SIZES), (latent, {}, {"m": 20, "l": 40, "c": 64}), (attention8, {}, {"m": 1, "l": 1, "k": 64, "j": 64}),
+    (attention8, {}, {"m": 3, "l": 1100, "k": 64, "j": 64})))])
+def test_kernels_of_bytes(operator, given, sizes):
+    """Right, also in random order; nothing spills, and attention wastes neither bytes nor passes over the banks where rows are whole chunks."""
+    made = narrow(operator, **given)
+    binding = filled(made, sizes)
+    ran = is_right(made, binding)
+    traffic, conflicts = wasted(made, binding, ran)
+    assert "local load" not in ran.counts.traffic and (conflicts <= 1.05 or operator is quantised)
+    assert traffic <= 1.02 or sizes is not SIZES or operator not in (attention, attention8)
+    if given.get("arch") != "sm_80":
+        assert ("m16n8k32" in ran.binaries[0][0].ptx) == any("e4m3" in each or "e5m2" in each for each in products(made))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [attention8, consistent, quantised])
+def test_bytes_and_what_they_are_widened_to_give_the_same(operator):
+    """Products of widened factors are exact, too: sm_80 differs by the order of float32 sums."""
+    made, wide = narrow(operator), narrow(operator, arch="sm_80")
+    binding = filled(made, {**SIZES, "n": 32})
+    ours, theirs = (each.file.run(each.given(binding), each.architecture, Mode(counts=False)).outputs[0].astype("f8") for each in (made, wide))
+    assert abs(ours - theirs).max() <= 2e-3 * abs(ours).max()
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "missing"), [("float8_e4m3", np.nan), ("float8_e5m2", np.inf), ("float8_e5m2", np.nan)])
+def test_what_a_mask_leaves_out_reaches_no_row(kind, missing):
+    made = narrow(causal8, factors={"Q": "float8_e4m3", "K": "float8_e4m3", "V": kind})
+    binding = filled(made, SIZES)
+    binding.arrays["V"][50, 3] = missing
+    is_right(made, binding)
+    assert f"add_weighted_rows_e4m3_{kind[-4:]}" in products(made)
+    assert is_found(made, f"add_taken_rows_e4m3_{kind[-4:]}(p_", f"add_weighted_rows_e4m3_{kind[-4:]}(p_", binding)
+
+
+# what is wrong: what is replaced, by what
+FAULTS = {
+    "columns change places in pairs": ("0x6420", "0x7531"),
+    "rows of a turned tile change places": ("i4(32 * k + lane)", "i4(32 * k + (lane ^ 8))"),
+    "fragments of the weights change places": ("a[r + 2 * h]", "a[2 * r + h]"),
+    "weights of a word change places": ("pack_e4m3(p[r, i], p[r, i + 1], p[r, i + 2]", "pack_e4m3(p[r, i], p[r, i + 2], p[r, i + 1]"),
+    "columns of a sum are taken for neighbours in eight": ("even_bytes(b[2], b[3]), o[0, i], o[0, i + 2]", "even_bytes(b[2], b[3]), o[0, i], o[0, i + 1]"),
+    "a step along rows of bytes is half as long": ("-(-n_k // 32)", "-(-n_k // 64)"),
+    "the other half of a row is read": ("i4(lane >> 3 & 1)", "i4(lane >> 4 & 1)"),
+    "results are stored as if in pairs": ("2 * n + (thread >> 1 & 1)", "2 * n + (thread & 1)"),
+    "words of a result change places": ("sel(odd > 0, high, low)", "sel(odd > 0, low, high)"),
+    "bytes beyond a row are read": ("rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))", "rows, columns = i4(thread >> 3), i4(height), i4(min(columns, width))"),
+    "a tile is not waited for": ("                wait_for_all_but_the_last()\n", ""),
+}
+
+
+@needs_toolchain
+@pytest.mark.parametrize("fault", [fault if fault.startswith("columns change") else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS])
+def test_a_fault_among_bytes_is_found(fault):
+    made = narrow(attention8)
+    assert is_found(made, *FAULTS[fault], filled(made, SIZES))

@@ -276,6 +276,7 @@ PRODUCTS = (
 
 ROUNDING = (
     Law("rounding_moves_ratio", "rounded(a * ratio(p, q))", "rounded(a) * ratio(p, q)", "pivot(p, q)", tag="rounding"),
+    *(Law(f"rounding_moves_{f}_of_shift", f"rounded(a * {f}(shift(p, q)))", f"rounded(a) * {f}(shift(p, q))", "pivot(p, q)", tag="rounding") for f in ("exp", "exp2")),
 )
 
 DISABLED = (

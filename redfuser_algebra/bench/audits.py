@@ -135,11 +135,11 @@ def shown(asked: Asked, as_json: bool, table: Callable[[str], object] | None = N
     return all(each["passed"] for each in found)
 
 
-def told(operators: Sequence[ra.Operator], dtypes: Sequence[str], sizes: str, card: str, schedule: Schedule | None, plot: Path | None, as_json: bool) -> bool:
+def told(operators: Sequence[ra.Operator], dtypes: Sequence[str], sizes: str, card: str, schedule: Schedule | None, factors: str | None, plot: Path | None, as_json: bool) -> bool:
     """Print each audit of these operators, or data of all, and draw them if `plot` is a file; whether every kernel passed."""
     found = []
     for operator, dtype in product(operators, dtypes):
-        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=schedule)
+        kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=schedule, factors=factors)
         with progress(f"auditing {operator.name}") as heard:
             found.append(kernel.audit(card=card, sizes=sizes_for(kernel, sizes), progress=heard))
         if not as_json:

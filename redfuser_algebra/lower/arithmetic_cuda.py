@@ -4,7 +4,8 @@ Out: Python source that uses numba-cuda, of which `used` keeps what a kernel nee
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from redfuser_algebra.lower.standalone.pieces import names_in, reachable
 
@@ -15,7 +16,8 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 @dataclass(frozen=True)
 class CudaSource:
     """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, what the
-    kernel calls each input and parameter, whether it multiplies matrices in tiles for blocks of rows, and whether by the instructions of sm_90a for four warps at a time."""
+    kernel calls each input and parameter, whether it multiplies matrices in tiles for blocks of rows, and whether by the instructions of sm_90a for four warps at a time.
+    `factors` are inputs that lie in memory as floats of eight bits, with their formats; `native`: by instructions that sm_89 brought."""
 
     imports: str
     body: str
@@ -24,6 +26,8 @@ class CudaSource:
     names: dict[str, str]
     tiles: bool = False
     wgmma: bool = False
+    factors: Mapping[str, str] = field(default_factory=dict)
+    native: bool = False
 
     @property
     def text(self) -> str:

@@ -37,8 +37,11 @@ class TileStorage(Storage):
 class FragmentCode(Function):
     """A device function that goes over the fragments of a warp; `wholes` are the variables of the rows' state.
 
-    Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.
+    Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.  `guards` are
+    conditions of whatever is loaded.
     """
+
+    guards: tuple[str, ...] = ()
 
     picks = False
 
@@ -91,7 +94,7 @@ class FragmentCode(Function):
 
     def _loaded(self, term: Expr, leaf: Leaf) -> Code:
         """A number from global memory: of the row, of the column, or of both."""
-        name, place, inside = term.name, "", ["there"] if isinstance(self, OperandCode) else []
+        name, place, inside = term.name, "", [*self.guards]
         for axis in self.program.inputs[name]:
             if axis in self.program.rows and axis != self.program.block:
                 continue
@@ -100,8 +103,15 @@ class FragmentCode(Function):
             inside.append(f"({at} < {self._given(f'n_{axis}')})")
         there = " & ".join(inside) or "True"
         if leaf.type in ("f4", "f8"):
-            return Code(f"load_one({self._given(f'p_{name}')} + ({place or 0}) * SIZE, {there})", "f4")
+            return Code(f"load_one{self._kind(name)}({self._given(f'p_{name}')} + ({place or 0}){self._size(name)}, {there})", "f4")
         return Code(f"{self._given(leaf.variable)}[{self._given(f'o_{name}')} + sel({there}, i8({place or 0}), i8(0))]", leaf.type)
+
+    def _kind(self, name: str) -> str:
+        """How names of functions end that load an input's numbers."""
+        return f"_{self.parts.kinds[name]}" if name in self.parts.kinds else ""
+
+    def _size(self, name: str) -> str:
+        return "" if name in self.parts.kinds else " * SIZE"
 
     def position(self, axis: str) -> Code:
         """A place along an axis, counted from its beginning."""
@@ -131,8 +141,8 @@ class FragmentCode(Function):
             self.nest[-1].lines += [f"for {place} in range({self._given(f'n_{loop.axis}')}):", *(f"    {line}" for line in loop.lines)]
             return
         else:
-            many = "COLUMNS" if loop.axis == self.program.axis else f"SPAN_{loop.axis} // 4"
-            head, step = f"for {i} in range({many}):", f"{i} // 2 * 8 + {i} % 2"
+            many, near = ("COLUMNS", 2) if loop.axis == self.program.axis else (f"SPAN_{loop.axis} // 4", self.parts.near)
+            head, step = f"for {i} in range({many}):", f"{i} // {near} * {4 * near} + {i} % {near}"
         self.line(head)
         if any(re.search(rf"\b{place}\b", line) for line in loop.lines):
             self.nest[-1].lines.append(f"    {place} = i4({self._given(f'first_{loop.axis}')} + {step})")
@@ -157,6 +167,8 @@ class FragmentCode(Function):
     def _computed(self, term: Expr, depth: int) -> Code:
         if term.op == "const":
             return constant(term.value, self._type(term, depth))
+        if term.op == "cast" and term.attrs[0] == "float8_e4m3" and self.parts.native:
+            return self._named(Code(f"to_e4m3({self.code(term.args[0]).to('f4').text})", "f4"))
         if term.op == "exp" and self.fast:
             if is_finite_shift(term.args[0]) and set(term.axes) - set(term.args[0].args[1].axes):
                 value, pivot = term.args[0].args
@@ -255,7 +267,7 @@ class Folding:
 
     def _weight(self, f: FragmentCode, each: Weighted) -> str:
         """An element's weight; what a mask leaves out has the weight −0, which no other has."""
-        value, taken = f.code(each.weights).to("f4").text, self._taken(f, each.update.mask)
+        value, taken = f.code(each.rounded_later).to("f4").text, self._taken(f, each.update.mask)
         return f"sel({taken}, {value}, f4(0))" if each.update.mask is None else f"sel(full, {value}, sel({taken}, {value} + f4(0), f4(-0.0)))"
 
     def _rebase(self, f: FragmentCode, update: Update) -> None:
@@ -398,47 +410,3 @@ def weights_of(each: Weighted) -> str:
 def sums_of(each: Weighted, storage: Storage) -> str:
     """The variable of a component with columns."""
     return f"o_{storage.held[each.update.name].name}"
-
-
-class OperandCode(FragmentCode):
-    """A device function that makes a tile in shared memory from inputs, chunk by chunk."""
-
-    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
-        super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
-        self.operand, self.whole = operand, {}
-        for name in ("to", "t0", "thread"):
-            self.argument(name, name)
-        self.open(operand.rows)
-        self.open(operand.columns)
-        value = self.code(operand.value).to("f4").text
-        inside = f"there & ({self.position(operand.columns).text} < {self.argument(f'n_{operand.columns}', '')})"
-        self.line(f"y[e] = sel({inside}, {value}, f4(0))")
-        self.close()
-        self.close()
-
-    def _read(self, term: Expr) -> Code:
-        own = self.program.inputs.get(term.name, ()) if term.op == "input" else ()
-        if own[-2:] == (self.operand.rows, self.operand.columns) and self.storage.kind(term) == "f":
-            self.whole[f"v_{term.name}"] = self._given(f"p_{term.name}")
-            return Code(f"v_{term.name}[e]", "f4")
-        return super()._read(term)
-
-    def close(self) -> None:
-        """Close the loop over a chunk, or the loops over the tile."""
-        loop, rows, columns = self.nest.pop(), self.operand.rows, self.operand.columns
-        if loop.axis == columns:
-            self.nest[-1].lines += ["for e in range(CHUNK):", f"    at_{columns} = i4(first_{columns} + e)", *(f"    {line}" for line in loop.lines)]
-            return
-        begin = "t0" if rows == self.program.axis else self._given(f"begin_{rows}")
-        column = self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
-        name, size = self.operand.name, self._given(f"n_{columns}")
-        lines = [f"at_{rows}, first_{columns} = i4({begin} + row), i4({column} + chunk * CHUNK)",
-                 f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})"]
-        for variable, pointer in self.whole.items():
-            at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}) * SIZE"
-            lines += ["if vector:", f"    load_vector({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
-                      f"        {variable}[e] = load_one({at} + e * SIZE, there & (first_{columns} + e < {size}))"]
-        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
-        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
-        self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
-                               "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]

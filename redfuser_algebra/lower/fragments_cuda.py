@@ -34,7 +34,7 @@ def chunk_at(row, chunk, width, height):
     return i4(i4(i4(chunk >> 3) * i4(height * 128)) + i4(i4(row << 7) + i4(i4(i4(chunk & 7) ^ i4(row & 7)) << 4)))
 '''
 
-_LOAD = '''
+LOAD = '''
 @cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
     """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
@@ -55,7 +55,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
                 keep_chunk(place, v)
 '''
 
-_SCORES_HALF = '''
+SCORES_HALF = '''
 @cuda.jit(device=True, forceinline=True)
 def multiply(a, b, n, s):
     """s += a · b for 16 columns from 16 · n on."""
@@ -95,7 +95,7 @@ def take_fragment(tile, first, lane, rows, width, columns, v):
             v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(i4(first + lane // 4 + 8 * r), n, width, rows) + lane % 4 * 4))
 '''
 
-_STORE_HALF = '''
+STORE_HALF = '''
 @cuda.jit(device=True, forceinline=True)
 def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
     """Write a block's fragments: through shared memory, so that whole rows reach memory."""
@@ -183,7 +183,7 @@ _TAKEN_HALF = _TAKEN_FULL.replace(_PLACED_FULL, _PLACED_HALF)
 
 _TAKE_FULL = _TAKE_HALF.replace("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8")
 
-_STORE_FULL = '''
+STORE_FULL = '''
 @cuda.jit(device=True, forceinline=True)
 def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
     """Write a block's fragments: four lanes fill 32 bytes of a row."""
@@ -327,5 +327,5 @@ def bounded(factor):
 def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
-    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), _SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _FINITE_HALF.format(kind=kind), _TAKE_HALF, _STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, _STORE_FULL])])
+    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])

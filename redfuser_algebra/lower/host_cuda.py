@@ -5,8 +5,10 @@ In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import getsource
 
+from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -23,6 +25,14 @@ class Choice:
 
     lines: list[str]
     made: str
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Inputs of floats of eight bits, by their formats, and whether instructions of sm_89 take them."""
+
+    formats: Mapping[str, str] = field(default_factory=dict)
+    native: bool = False
 
 
 _CHECKED = '''
@@ -65,18 +75,29 @@ _RUN = '''    """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give N
     return results[0] if len(results) == 1 else tuple(results)'''
 
 
+_NEEDED = '''    if cuda.get_current_device().compute_capability < (8, 9):
+        raise RuntimeError("floats of eight bits need compute capability 8.9 here; export the kernel for sm_80, which widens them")
+'''
+
+
 def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...],
-         held: list[Variable], plan: list[str]) -> list[str]:
+         held: list[Variable], plan: list[str], narrow: Narrow = Narrow()) -> list[str]:
     """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
     kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
     order = [program.stored(own) for own in program.output_axes]
     tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
-              "DTYPES = {" + ", ".join(f"{names[n]!r}: {kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              "DTYPES = {" + ", ".join(f"{names[n]!r}: {'np.uint8' if n in narrow.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              *([f"FACTORS = {({names[n]: own for n, own in narrow.formats.items()})!r}"] if narrow.formats else []),
               "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
               f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", ""]
     given = _given(program, names)
-    return [*tables, *_CHECKED.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *_RUN.replace("GIVEN", given).splitlines()]
+    checked, run = _CHECKED, _RUN.replace("GIVEN", given)
+    if narrow.formats:
+        checked = f"\n{getsource(as_bits)}\n{checked.replace('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}')}"
+    if narrow.formats and narrow.native:
+        run = run.replace("    launches, arguments", _NEEDED + "    launches, arguments", 1)
+    return [*tables, *checked.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *run.splitlines()]
 
 
 def _given(program: TileProgram, names: Mapping[str, str]) -> str:
@@ -96,15 +117,17 @@ def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signatu
     return plan(program, names, signature, chosen, columns, ("items", "parts", "piece"))
 
 
-def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
+def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64",
+         narrow: Narrow = Narrow()) -> list[str]:
     """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
     but `fixed` ones, which are `whole` numbers, and counts."""
     sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
-    scalars, arrays = {"i8": "np.int64", "b1": "np.bool_"}, [names[name] for name in program.inputs]
+    scalars, formats = {"i8": "np.int64", "b1": "np.bool_"}, {names[name]: own for name, own in narrow.formats.items()}
+    arrays = {own: f"as_bits({own}, {formats[own]!r})" if own in formats else own for own in (names[name] for name in program.inputs)}
     numbers = [f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params]
     numbers += [f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []
     return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
-            f"    arrays = {{{', '.join(f'{name!r}: {name}' for name in arrays)}}}", "    sizes, leading, steps = checked(arrays)", *chosen,
+            f"    arrays = {{{', '.join(f'{name!r}: {code}' for name, code in arrays.items())}}}", "    sizes, leading, steps = checked(arrays)", *chosen,
             "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
             f"    arguments += [{', '.join([*numbers, *(f'np.int64({each})' for each in counts)])}]",
             "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",

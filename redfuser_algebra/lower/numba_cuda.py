@@ -4,6 +4,8 @@ In: a tile program and the dtypes of its arrays.  Out: a module that needs NumPy
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter, has_columns
 from redfuser_algebra.lower.elements import with_elements
@@ -15,17 +17,19 @@ from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
 
 
-def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False) -> CudaSource:
-    """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`.  Raises LoweringError where there is none yet."""
+def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, factors: Mapping[str, str] | None = None, native: bool = True) -> CudaSource:
+    """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`; `factors` are inputs of floats
+    of eight bits, by their formats, and `native` says whether the architecture has products of such.  Raises LoweringError where there is none yet."""
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if without_kernel(program):
         raise LoweringError(f"a CUDA kernel of {program.name}", "order counts at every element of an output, or in a state with columns, and its threads do not follow it there",
                             'run the operator with the CPU kernel: backend="cpu"')
-    if wgmma:
+    if wgmma or factors:
         if not has_products(program):
-            raise LoweringError(f"a CUDA kernel of {program.name} by wgmma", "it multiplies no matrices", "leave wgmma out")
-        return print_tiles(program, signature, dtype, wgmma)
+            asked = "by wgmma" if wgmma else "with factors of eight bits"
+            raise LoweringError(f"a CUDA kernel of {program.name} {asked}", "it multiplies no matrices", f"leave {'wgmma' if wgmma else 'them'} out")
+        return print_tiles(program, signature, dtype, wgmma, factors, native)
     if has_order(program):
         return OrderedRowPrinter(program, signature, dtype).source()
     if has_products(program):

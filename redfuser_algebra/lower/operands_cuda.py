@@ -5,13 +5,14 @@ the components that add weighted rows up.  Raises LoweringError for a program th
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.lower.float8_cuda import KINDS, NEAR
 from redfuser_algebra.lower.lowering import factors
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, symbol_names
@@ -21,12 +22,16 @@ INSTEAD = 'run it with backend="cpu"'
 
 @dataclass(frozen=True)
 class Operand:
-    """A tile in shared memory: `value` at places of the axis `rows` and of the axis `columns`, which is contiguous."""
+    """A tile in shared memory: `value` at places of the axis `rows` and of the axis `columns`, which is contiguous.
+
+    `kind` says which floats of eight bits it holds; "" stands for numbers of the kernel's dtype.
+    """
 
     name: str
     value: Expr
     rows: str
     columns: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,16 +56,29 @@ class Weighted:
         """The axis of its columns."""
         return self.right.columns
 
+    @property
+    def kind(self) -> str:
+        """Which floats of eight bits the weights are rounded to; "" if they are not."""
+        return KINDS.get(self.weights.attrs[0], "") if self.weights.op == "cast" else ""
+
+    @property
+    def rounded_later(self) -> Expr:
+        """The weights before a rounding that their conversion to bytes of e4m3 makes as well."""
+        return self.weights.args[0] if self.right.kind and self.kind == "e4m3" else self.weights
+
 
 @dataclass(frozen=True)
 class Products:
-    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components."""
+    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components;
+    `kinds` says which inputs lie in memory as floats of eight bits; `native`: there are instructions for such."""
 
     program: TileProgram
     scores: tuple[Scores, ...]
     weighted: tuple[Weighted, ...]
     elements: tuple[Operand, ...]
     numbers: tuple[Update, ...]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    native: bool = False
 
     @property
     def lefts(self) -> tuple[Operand, ...]:
@@ -88,11 +106,16 @@ class Products:
         """The axes whose lengths a kernel is made for: those that are summed over, and columns."""
         return tuple(dict.fromkeys((*(s.left.columns for s in self.scores), *self.columns)))
 
+    @property
+    def near(self) -> int:
+        """How many columns of a sum lie side by side in a lane: two of every eight, or four of every sixteen."""
+        return NEAR if any(w.right.kind for w in self.weighted) else 2
+
     def width(self, operand: Operand) -> str:
-        """Code for how many numbers of a row of an operand lie in shared memory."""
-        if operand in self.elements:
-            return "TILE"
-        return f"SPAN_{operand.columns}" if operand in [w.right for w in self.weighted] else f"n_{operand.columns}"
+        """Code for how many bytes of a row of an operand lie in shared memory."""
+        count = "TILE" if operand in self.elements else f"n_{operand.columns}"
+        count = f"SPAN_{operand.columns}" if operand in [w.right for w in self.weighted] else count
+        return f"{'width_of_bytes' if operand.kind else 'width_of'}({count})"
 
     def height(self, operand: Operand) -> str:
         """Code for how many rows of it."""
@@ -126,9 +149,40 @@ def in_blocks(program: TileProgram) -> TileProgram:
                    holds={name: axes if name in made else (*axes, block) for name, axes in program.holds.items()})
 
 
-def products(program: TileProgram, signature: Signature) -> Products:
-    """The parts of a program."""
-    return _Reading(program, signature).products()
+def products(program: TileProgram, signature: Signature, kinds: Mapping[str, str] | None = None, native: bool = True) -> Products:
+    """The parts of a program, where some inputs are floats of eight bits; `native`: there are instructions for such."""
+    found = replace(_Reading(program, signature).products(), kinds=kinds or {}, native=native and bool(kinds))
+    return _in_bytes(found) if found.native else found
+
+
+def lies(program: TileProgram, operand: Operand) -> bool:
+    """Whether an operand is a piece of an input as it lies in memory."""
+    return operand.value.op == "input" and program.inputs[operand.value.name][-2:] == (operand.rows, operand.columns)
+
+
+def matrices(program: TileProgram, signature: Signature) -> list[str]:
+    """The inputs that matrix products take as they lie in memory; none of a program without such products.  Raises LoweringError as `products` does."""
+    if not has_products(program):
+        return []
+    found = products(in_blocks(program), signature)
+    return [o.value.name for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o not in found.elements]
+
+
+def _in_bytes(found: Products) -> Products:
+    """Products of floats of eight bits where both factors are such as they are: inputs stored so, and weights rounded so.
+
+    A tile that anything else reads is widened, and then so is what it is multiplied with.
+    """
+    own = {o: found.kinds[o.value.name] for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o.value.name in found.kinds}
+    before: dict[Operand, str] = {}
+    while own != before:
+        before, wide = own, [*found.elements]
+        wide += [o for s in found.scores for o in (s.left, s.right) if not {s.left, s.right} <= own.keys()]
+        wide += [] if all(w.kind and w.right in own for w in found.weighted) else [w.right for w in found.weighted]
+        own = {o: kind for o, kind in own.items() if o not in wide}
+    told = {o: replace(o, kind=kind) for o, kind in own.items()}
+    return replace(found, scores=tuple(replace(s, left=told.get(s.left, s.left), right=told.get(s.right, s.right)) for s in found.scores),
+                   weighted=tuple(replace(w, right=told.get(w.right, w.right)) for w in found.weighted))
 
 
 class _Reading:

@@ -8,36 +8,46 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.bounds import may_hold, must_hold
-from redfuser_algebra.lower.fragment_code import Folding, OperandCode, TileStorage, sums_of, weights_of
+from redfuser_algebra.lower.float8_cuda import KINDS, float8
+from redfuser_algebra.lower.float8_cuda import products as products_of_bytes
+from redfuser_algebra.lower.fragment_code import Folding, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, products
+from redfuser_algebra.lower.host_cuda import Narrow
+from redfuser_algebra.lower.operand_code import OperandCode
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
-from redfuser_algebra.lower.tiles_host_cuda import SCHEDULES, WARPGROUPS, tiles_host
+from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROUPS, tiles_host
 
 
-def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False) -> CudaSource:
-    """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none."""
+def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, factors: Mapping[str, str] | None = None, native: bool = True) -> CudaSource:
+    """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none.
+
+    `factors` are inputs that lie in memory as floats of eight bits, by their formats; where the architecture has products
+    of such (`native`), they are multiplied as they are.
+    """
+    if wgmma and factors:
+        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with factors of eight bits", "it has no such products yet", "leave wgmma out, or the factors")
     if wgmma and BYTES.get(dtype) != 2:
         raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits", "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
         raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
-    return _Printer(program, signature, dtype, wgmma).source()
+    return _Printer(program, signature, dtype, wgmma, factors or {}, native).source()
 
 
 class _Printer:
     """The pieces of the module, each a method that returns lines."""
 
-    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool) -> None:
+    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, factors: Mapping[str, str], native: bool) -> None:
         self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
-        program = self.program
-        self.parts = products(program, signature)
+        program, self.factors, self.native = self.program, factors, native
+        self.parts = products(program, signature, {name: KINDS[each] for name, each in factors.items()}, native)
         self.storage = TileStorage(program, signature)
         self.names = self.storage.names
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
@@ -50,10 +60,17 @@ class _Printer:
         self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
-        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held(), WARPGROUPS if self.wgmma else SCHEDULES))
-        found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}", make, SINGLE_EXTREMES)
+        schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
+        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held(), schedules, Narrow(self.factors, self.native)))
+        found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma)
+        return CudaSource(IMPORTS.replace("import math\n", "import math\nimport sys\n") if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
+
+    def _in_bytes(self) -> str:
+        """Definitions for floats of eight bits, where there are any."""
+        scores = [(s.left.kind, s.right.kind) for s in self.parts.scores if s.left.kind]
+        weighted = [(w.kind, w.right.kind) for w in self.parts.weighted if w.right.kind]
+        return f"{float8(self.dtype, sorted(set(self.parts.kinds.values())), self.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.factors else ""
 
     # sizes that a kernel is made for
 
@@ -74,7 +91,7 @@ class _Printer:
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
-                lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, width_of({self.parts.width(operand)})")
+                lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, {self.parts.width(operand)}")
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
             lines.append(f"{into} = {place}")
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
@@ -96,8 +113,8 @@ class _Printer:
 
     def _copied(self, operand: Operand) -> bool:
         """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
-        value = operand.value
-        return value.op == "input" and self.program.inputs[value.name][-2:] == (operand.rows, operand.columns) and self.signature.arrays[value.name] in ("f4", "f8")
+        own = lies(self.program, operand) and self.signature.arrays[operand.value.name] in ("f4", "f8")
+        return own and self.parts.kinds.get(operand.value.name, "") == operand.kind
 
     def _load(self, operand: Operand, to: str) -> list[str]:
         """The statement that brings a tile, with zeros where its matrix has ended."""
@@ -108,7 +125,8 @@ class _Printer:
         column = "t0" if operand.columns == self.program.axis else f"begin_{operand.columns}" if operand.columns in self.parts.columns else "0"
         width = f"n_{operand.columns}"
         place = f"({row} * {width} + {column})" if column != "0" else f"{row} * {width}"
-        return [f"load_tile({to} + AT_{name}, p_{operand.value.name} + {place} * SIZE, {width} * SIZE, n_{operand.rows} - {row}, {width} - {column}, "
+        load, size = ("load_tile_of_bytes", "") if operand.kind else ("load_tile", " * SIZE")
+        return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, n_{operand.rows} - {row}, {width} - {column}, "
                 f"{self.parts.height(operand)}, WIDTH_{name}, vector, thread, THREADS)"]
 
     # the kernel
@@ -143,10 +161,10 @@ class _Printer:
 
     def _rows(self, numbers: Iterable[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
         """Loops over what a lane has of the state, at `place` in memory."""
-        block, lines = self.program.block, []
+        block, near, lines = self.program.block, self.parts.near, []
         for each in self.parts.weighted:
             a, name = each.columns, self.folding.held(each.update.name)
-            lines += [f"for i in range(SPAN_{a} // 4):", f"    column = first_{a} + i // 2 * 8 + i % 2", f"    if inside and column < n_{a}:", f"        {sums(name, f'part_{name}[place * n_{a} + column]')}"]
+            lines += [f"for i in range(SPAN_{a} // 4):", f"    column = first_{a} + i // {near} * {4 * near} + i % {near}", f"    if inside and column < n_{a}:", f"        {sums(name, f'part_{name}[place * n_{a} + column]')}"]
         return ["for r in range(2):", f"    inside = first_{block} + 8 * r < n_{block}", f"    place = (item * n_{block} + first_{block} + 8 * r) * parts + part",
                 f"    if inside{guard}:", *_in(numbers, 2), *_in(lines)]
 
@@ -170,7 +188,7 @@ class _Printer:
                 lines += [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
             else:
                 lines.append(f"begin_{a} = i8(0)")
-            lines.append(f"first_{a} = begin_{a} + lane % 4 * 2")
+            lines.append(f"first_{a} = begin_{a} + lane % 4 * {self.parts.near}")
         lines += [f"blocks = -(-n_{program.block} // ROWS)", f"begin_{program.block} = (blocks - 1 - number % blocks) * ROWS",
                   f"first_{program.block} = begin_{program.block} + warp * 16 + lane // 4", "item = number // blocks", "rest = item"]
         for each in reversed(program.rows[:-1]):
@@ -183,7 +201,7 @@ class _Printer:
             inner = [f"n_{program.copies.get(a, a)}" for a in axes if a not in rows]
             lines.append(f"o_{name} = rest * s_{name}" + (f" + {' * '.join([f'({place})', *inner])}" if rows else ""))
             if self.signature.arrays[name] in ("f4", "f8"):
-                lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
+                lines.append(f"p_{name} = address({self.names[name]}) + o_{name}{'' if name in self.factors else ' * SIZE'}")
         return lines
 
     def _state(self, held: str, sums: str) -> list[str]:
@@ -215,7 +233,7 @@ class _Printer:
         fold = list(self.fold.arguments)
         whole = self._all_hold()
         cut = [w for w in self.parts.weighted if w.update.mask is not None]
-        masked = [f"fold({', '.join(['False', *fold[1:]])})", *(f"clean_{w.update.name} = all_finite(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)" for w in cut)]
+        masked = [f"fold({', '.join(['False', *fold[1:]])})", *(f"clean_{w.update.name} = all_finite{w.right.kind and f'_{w.right.kind}'}(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)" for w in cut)]
         lines += [f"clean_{w.update.name} = True" for w in cut if whole]
         lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
         lines += [line for w in self.parts.weighted for line in self._added(w)]
@@ -225,14 +243,16 @@ class _Printer:
         """The scores of a tile."""
         if self.wgmma:
             return f"product_{s.name}({s.name}, described(shared + AT_{s.left.name}, 16, 1024), described(tile + AT_{s.right.name}, 16, 1024))"
-        return f"multiply_rows(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // 16), WIDTH_{s.left.name}, TILE, {s.name})"
+        own, step = (f"_{s.left.kind}_{s.right.kind}", 32) if s.left.kind else ("", 16)
+        return f"multiply_rows{own}(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // {step}), WIDTH_{s.left.name}, TILE, {s.name})"
 
     def _added(self, w: Weighted) -> list[str]:
         """Weights times rows of a tile."""
         weights, right, sums = weights_of(w), f"tile + AT_{w.right.name}", sums_of(w, self.storage)
+        own = f"_{w.kind}_{w.right.kind}" if w.right.kind else ""
         given = f"({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"
-        lines = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"] if self.wgmma else [f"add_weighted_rows{given}"]
-        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *_in(lines), "else:", f"    add_taken_rows{given}"]
+        lines = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"] if self.wgmma else [f"add_weighted_rows{own}{given}"]
+        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *_in(lines), "else:", f"    add_taken_rows{own}{given}"]
 
     def _products(self) -> list[str]:
         """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redfuser_algebra.lower.host_cuda import host, plan
+from redfuser_algebra.language.expr import subterms
+from redfuser_algebra.lower.host_cuda import Narrow, host, plan
 from redfuser_algebra.lower.operands_cuda import Products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 
@@ -18,6 +19,9 @@ SCHEDULES = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 
 
 WARPGROUPS = tuple(each for each in SCHEDULES if each[0] == 4)
 """The same where four warps multiply together."""
+
+OF_BYTES = tuple(each for each in SCHEDULES if each[1] % 32 == 0)
+"""The same where weights are bytes, which are multiplied 32 at a time."""
 
 COLUMNS = 256
 """How many columns the registers of a block hold, of all sums together."""
@@ -39,17 +43,21 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 
 
 def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
-               schedules: tuple[tuple[int, int], ...]) -> list[str]:
+               schedules: tuple[tuple[int, int], ...], narrow: Narrow) -> list[str]:
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
     lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
-    whole = dict.fromkeys(f"sizes[{operand.columns!r}]" for operand in (*parts.lefts, *parts.streamed))
+    operands = (*parts.lefts, *parts.streamed)
+    whole = dict.fromkeys(f"sizes[{operand.columns!r}]" for operand in operands if not operand.kind)
+    aligned = [f"size % CHUNK == 0 for size in ({', '.join(whole)},)"] if whole else []
+    of_bytes = dict.fromkeys(f"sizes[{o.columns!r}]" for o in operands if set(parts.kinds) & {t.name for t in subterms(o.value) if t.op == "input"})
+    aligned += [f"size % 16 == 0 for size in ({', '.join(of_bytes)},)"] if of_bytes else []
     rows = f"sizes[{program.block!r}]" if program.block in known else "1"
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
     kinds = ", ".join(lengths)
     chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
               *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
-              f"    vector = all(size % CHUNK == 0 for size in ({', '.join(whole)},)) and all({_ALIGNED} for each in arrays.values())",
+              f"    vector = {' and '.join(f'all({each})' for each in (*aligned, f'{_ALIGNED} for each in arrays.values()'))}",
               f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == {schedules[-1][0]} or 8 * warps < {rows})",
               f"    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]",
               "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
@@ -59,12 +67,12 @@ def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, 
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
     return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
-            *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
+            *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", narrow), narrow)]
 
 
 def _needs(parts: Products) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
-    stay, come = (" + ".join(f"{parts.height(o)} * width_of({parts.width(o)})" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
+    stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
     spans = [f"    SPAN_{a} = span_of(n_{a})" for a in parts.columns]
     given = ", ".join(["warps", "TILE", *(f"n_{a}" for a in parts.lengths)])
     fragments = len(parts.scores) + len(parts.elements) + len(parts.weighted)

@@ -13,8 +13,10 @@ import numpy as np
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
+from redfuser_algebra.lower.float8_cuda import KINDS
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
+from redfuser_algebra.lower.standalone.float8 import from_float8, to_float8
 from redfuser_algebra.ptx.accesses import SECTOR
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
 from redfuser_algebra.ptx.execute import Executed
@@ -54,6 +56,8 @@ TINY = 1e-30
 """What a value is taken to be at least; see `checking.distance`."""
 
 WGMMA = "products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet"
+EIGHT = {True: "products of floats of eight bits are compiled for sm_89 and later and executed on the CPU, with exact sums; no GPU has run them yet",
+         False: "floats of eight bits are widened on their way in"}
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
@@ -164,7 +168,7 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
     """Compile for the architectures and execute every size on the CPU.  Raises OperatorError for an unknown card or name of
     sizes, CompileError without a toolchain."""
     on, kinds, asked = card_named(card), draws(kernel.operator), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
-    architectures = (kernel.architecture,) if kernel.printed.wgmma else tuple(dict.fromkeys((*ARCHITECTURES, kernel.architecture)))
+    architectures = _architectures(kernel)
     steps, done = (2 + len(architectures)) * len(asked), 0
     cases, binaries, last = [], [], None
     for size in asked:
@@ -182,7 +186,7 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
             done = _told(progress, done + 1, steps)
     work = None if last is None else _work(last[0], last[1], kernel)
     spent = None if work is None else estimate(on, SECTOR * work.sectors, last[1].counts.warps)
-    return Audit(kernel.operator.name, kernel.dtype, card, tuple(dict.fromkeys(binaries)), tuple(cases), work, spent, WGMMA if kernel.printed.wgmma else "")
+    return Audit(kernel.operator.name, kernel.dtype, card, tuple(dict.fromkeys(binaries)), tuple(cases), work, spent, _note(kernel))
 
 
 def sizes_of(kernel: CudaKernel, name: str) -> tuple[Size, ...]:
@@ -200,6 +204,19 @@ def _told(progress: Callable[[int, int], None] | None, done: int, steps: int) ->
 
 def _length(size: Size) -> int:
     return size if isinstance(size, int) else size[1]
+
+
+def _note(kernel: CudaKernel) -> str:
+    """What no GPU has run."""
+    narrow = ", ".join(f"{name} in {own}" for name, own in kernel.printed.factors.items())
+    return WGMMA if kernel.printed.wgmma else f"{narrow}: {EIGHT[kernel.printed.native]}" if narrow else ""
+
+
+def _architectures(kernel: CudaKernel) -> tuple[str, ...]:
+    """What a kernel is compiled for: its own architecture, and those of others that have its instructions."""
+    printed = kernel.printed
+    least = () if printed.wgmma else ("sm_89", "sm_90a") if printed.factors and printed.native else ARCHITECTURES
+    return tuple(dict.fromkeys((*least, kernel.architecture)))
 
 
 def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
@@ -222,13 +239,15 @@ def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) ->
         batch = (BATCH,) if axis in axes else ()
         values = drawn(rng, kinds[name], (*batch, *(sizes[a] for a in axes)), length)
         real = kernel.signature.arrays[name] in ("f4", "f8")
-        arrays[name] = _representable(values, kernel.dtype) if real else values
+        arrays[name] = _representable(values, kernel.format(name)) if real else values
     scalars = {name: (3 if name in kernel.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
     return operator.bind(**arrays, **scalars)
 
 
 def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
     """The nearest numbers of a dtype, in float64."""
+    if dtype in KINDS:
+        return from_float8(to_float8(values, dtype), dtype).astype(np.float64)
     if dtype == "bfloat16":
         return from_bfloat16(to_bfloat16(values.astype(np.float32))).astype(np.float64)
     return values.astype(dtype).astype(np.float64)

@@ -13,11 +13,14 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import element, folded, highlighted, joined
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
+from redfuser_algebra.lower.float8_cuda import KINDS
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cuda import print_cuda
+from redfuser_algebra.lower.operands_cuda import matrices
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
+from redfuser_algebra.lower.standalone.float8 import to_float8
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 NATURAL = {"int64": "i8", "bool": "b1"}
+
+NATIVE = 8, 9
+"""The compute capability from which on there are products of floats of eight bits."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,13 @@ class CudaKernel:
     printed: CudaSource
 
     def __str__(self) -> str:
-        return f"CUDA kernel of {self.operator.name} for {self.dtype} on {self.architecture}"
+        narrow = "".join(f", {name} in {own}" for name, own in self.printed.factors.items())
+        return f"CUDA kernel of {self.operator.name} for {self.dtype}{narrow} on {self.architecture}"
+
+    def format(self, name: str) -> str:
+        """What an input holds in memory."""
+        own = self.signature.arrays[name]
+        return self.printed.factors.get(name) or (self.dtype if own in ("f4", "f8") else name_of(own))
 
     __repr__ = __str__
 
@@ -97,7 +109,7 @@ class CudaKernel:
             array = np.broadcast_to(array, (*binding.batch, *array.shape[leading:])) if leading else array
             leading = array.ndim - len(axes)
             moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in own))
-            arrays.append(stored(moved, self.dtype if self.signature.arrays[name] in ("f4", "f8") else name_of(self.signature.arrays[name])))
+            arrays.append(stored(moved, self.format(name)))
         return [*arrays, *(binding.params[name] for name in self.program.params)]
 
     def delivered(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -117,23 +129,34 @@ def format_of(arrays: Iterable[np.dtype]) -> str:
     return "float16" if real == {np.dtype(np.float16)} else real_dtype(real).name
 
 
+def factors_of(arrays: Mapping[str, np.dtype]) -> dict[str, str]:
+    """The inputs whose arrays are floats of eight bits, as ml_dtypes has them, and their formats."""
+    named = {name: dtype.name.removesuffix("fn") for name, dtype in arrays.items()}
+    return {name: own for name, own in named.items() if own in KINDS}
+
+
 def name_of(type_: str) -> str:
     """The dtype of a kernel's type of whole numbers or truth values."""
     return {own: name for name, own in NATURAL.items()}[type_]
 
 
 def stored(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array as a kernel reads it: contiguous, bfloat16 as its bits."""
+    """An array as a kernel reads it: contiguous, bfloat16 and floats of eight bits as their bits."""
+    if dtype in KINDS:
+        return np.array(to_float8(array, dtype), order="C")
     if dtype == "bfloat16":
         return np.array(to_bfloat16(array.astype(np.float32)), order="C")
     return np.array(array, np.dtype(dtype), order="C")
 
 
 def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str] = "float32", architecture: str = "sm_90a",
-              schedule: Schedule | None = None) -> CudaKernel:
+              schedule: Schedule | None = None, factors: str | Mapping[str, str] | None = None) -> CudaKernel:
     """The kernel of a form; of a schedule it heeds whether it says `wgmma`, the rest its own plan chooses.
 
-    Raises OperatorError for an unknown dtype or architecture, LoweringError for a form without kernels.
+    `factors` says which inputs are floats of eight bits, float8_e4m3 or float8_e5m2: a format for all that matrix products
+    take as they lie in memory, or one by name, also as "K=float8_e4m3,V=float8_e5m2".  Where both factors of a product are, of weights those that a cast has
+    rounded, tensor cores take them as they are from sm_89 on; otherwise they are widened.  Raises OperatorError for an
+    unknown dtype or architecture, LoweringError for a form without kernels.
     """
     if not isinstance(dtype, str) or dtype not in BYTES:
         raise OperatorError(f"a CUDA kernel of {operator.name} for {dtype!r}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
@@ -147,6 +170,24 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
     arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
     params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
     program, signature = lower(operator, form), Signature(arrays, params, products=False)
-    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma))
+    narrow = _narrow(operator, program, signature, factors)
+    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma, narrow, ARCHITECTURES[architecture] >= NATIVE))
+
+
+def _narrow(operator: Operator, program: TileProgram, signature: Signature, factors: str | Mapping[str, str] | None) -> dict[str, str]:
+    """The formats of inputs of floats of eight bits."""
+    if factors is None:
+        return {}
+    asked = f"a CUDA kernel of {operator.name} with factors {factors!r}"
+    named = dict(part.partition("=")[::2] for part in factors.split(",")) if isinstance(factors, str) and "=" in factors else factors
+    found = dict.fromkeys(matrices(program, signature), named) if isinstance(named, str) else dict(named)
+    if not found:
+        raise OperatorError(asked, "it multiplies no input as it lies in memory", "name the inputs, as in factors={'K': 'float8_e4m3'}, or leave factors out")
+    for name, own in found.items():
+        if own not in KINDS:
+            raise OperatorError(asked, f"{own!r} is no format of floats of eight bits", f"choose one of {', '.join(KINDS)}")
+        if signature.arrays.get(name) not in ("f4", "f8"):
+            raise OperatorError(asked, f"it has no input {name} of real numbers", f"name some of {', '.join(operator.inputs)}")
+    return found
 
 

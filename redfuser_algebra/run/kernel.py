@@ -20,8 +20,9 @@ from redfuser_algebra.run.kernels import Compiled, kernel_for
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
-TYPES = {"float16": "f4", "float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
-"""dtype → the type of a kernel's arrays; float16 is widened on its way in."""
+NARROW = ("float8_e4m3", "float8_e5m2", "bfloat16", "float16")
+TYPES = dict.fromkeys(NARROW, "f4") | {"float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
+"""dtype → the type of a kernel's arrays; narrow floats, as NumPy or ml_dtypes has them, are widened on their way in."""
 DTYPES = {"f4": "float32", "f8": "float64", "i8": "int64", "b1": "bool"}
 
 

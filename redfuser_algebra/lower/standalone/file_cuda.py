@@ -13,14 +13,14 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.numpy_text import numpy_definition
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import CudaSource
-from redfuser_algebra.lower.standalone import bfloat16, checking, meaning
+from redfuser_algebra.lower.standalone import bfloat16, checking, float8, meaning
 from redfuser_algebra.lower.standalone.pieces import body_of, header, imports_of, names_in, reachable
 from redfuser_algebra.lower.tile import TileProgram
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
-TOOLS = (meaning, checking, bfloat16)
+TOOLS = (meaning, checking, bfloat16, float8)
 LENGTHS = (1, 31, 1000, 8191, 100000)
 """Of the reduced axis in a file's check of itself."""
 
@@ -38,9 +38,18 @@ class CudaExport:
     draws: Mapping[str, str]
     limit: float
 
-    def real(self, name: str) -> bool:
-        """Whether an input holds real numbers."""
-        return self.types[name] in ("f4", "f8")
+    def bits(self, name: str, code: str) -> str:
+        """Code for an input as its bits where NumPy lacks its numbers."""
+        if name in self.source.factors:
+            return f"to_float8({code}, {self.source.factors[name]!r})"
+        return f"to_bfloat16({code})" if self.source.dtype == "bfloat16" and self.types[name] in ("f4", "f8") else code
+
+    def rounded(self, name: str, code: str) -> str:
+        """Code for an input's numbers in its dtype."""
+        bits = self.bits(name, code)
+        if bits == code:
+            return f"{code}.astype(DTYPES[{self.source.names[name]!r}])"
+        return f"from_float8({bits}, {self.source.factors[name]!r})" if name in self.source.factors else f"from_bfloat16({bits})"
 
 
 def cuda_text(export: CudaExport) -> str:
@@ -52,12 +61,18 @@ def cuda_text(export: CudaExport) -> str:
     body = [export.source.body.rstrip(), tools, meant.replace("AXES", "ALL_AXES"), *filter(None, [launched]), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
     as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
+    as_bits += "".join(f"; {name} in {own}" for name, own in export.source.factors.items()) + (", of torch, ml_dtypes or as bits in uint8" if export.source.factors else "")
     top = header(export.operator, export.form, export.certificate, [
         f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
         *(["Products by wgmma, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),
+        *([SPOKEN[export.source.native]] if export.source.factors else []),
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
+
+SPOKEN = {True: "Floats of eight bits need compute capability 8.9: compiled, and executed on a CPU; no GPU has run it yet.",
+          False: "Floats of eight bits are widened on their way in, which every GPU can."}
+"""What files say of factors of eight bits, native or not."""
 
 DRAWN = {"normal": "rng.standard_normal({})", "positive": "rng.uniform(0.5, 2.0, {})", "unit": "rng.uniform(0.01, 0.99, {})",
          "whole": "rng.integers(0, length, {})", "bits": "rng.integers(0, 2, {})"}
@@ -68,7 +83,7 @@ def _launched(export: CudaExport) -> str:
     """A function that calls `launch` with arrays and axes as the operator has them; "" where `launch` itself takes them so."""
     operator, narrow = export.operator, export.source.dtype == "bfloat16"
     moved = [f"turned({name}, {operator.inputs[name]!r}, {own!r})" if own != operator.inputs[name] else name for name, own in export.program.inputs.items()]
-    moved = [f"to_bfloat16({code})" if narrow and export.real(name) else code for name, code in zip(export.program.inputs, moved, strict=True)]
+    moved = [export.bits(name, code) for name, code in zip(export.program.inputs, moved, strict=True)]
     given = [*operator.inputs, *operator.params]
     back = []
     for place, (own, type_) in enumerate(zip(export.program.output_axes, export.source.outputs, strict=True)):
@@ -85,7 +100,7 @@ def _launched(export: CudaExport) -> str:
 
 
 def _main(export: CudaExport, function: str) -> str:
-    operator, axis, narrow = export.operator, export.program.axis, export.source.dtype == "bfloat16"
+    operator, axis = export.operator, export.program.axis
     sizes = {a: "length" if a == axis else str(3 + place) for place, a in enumerate(operator.axes)}
     scalars = {name: (3 if name in export.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
     lengths = [length for length in LENGTHS if length > 1 or not any(MONOIDS[u.monoid].counted for u in export.program.updates)]
@@ -93,8 +108,7 @@ def _main(export: CudaExport, function: str) -> str:
     for name, own in operator.inputs.items():
         shape = [*(["3"] if axis in own else []), *(sizes[a] for a in own)]
         value = DRAWN[export.draws[name]].format(f"({', '.join(shape)}{',' * (len(shape) == 1)})")
-        bits = narrow and export.real(name)
-        drawn.append(f'"{name}": ' + (f"from_bfloat16(to_bfloat16({value}))" if bits else f"{value}.astype(DTYPES[{export.source.names[name]!r}])"))
+        drawn.append(f'"{name}": {export.rounded(name, value)}')
     between = "," + chr(10) + 18 * " "
     return "\n".join([
         "def main():", '    """Check the kernel against the definition on a GPU, at lengths that are no multiple of a tile."""',

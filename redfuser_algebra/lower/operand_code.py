@@ -1,0 +1,58 @@
+"""Tiles that are no piece of an input as it lies in memory: a device function that makes one in shared memory, chunk by chunk.
+
+In: an operand, and what its formula reads.  Out: the function's text.
+"""
+from __future__ import annotations
+
+from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.lower.fragment_code import FragmentCode, TileStorage
+from redfuser_algebra.lower.operands_cuda import Operand, Products
+from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.storage_cpu import Signature
+
+
+class OperandCode(FragmentCode):
+    """The function `make_…` of an operand."""
+
+    guards = ("there",)
+
+    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+        super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
+        self.operand, self.whole = operand, {}
+        for name in ("to", "t0", "thread"):
+            self.argument(name, name)
+        self.open(operand.rows)
+        self.open(operand.columns)
+        value = self.code(operand.value).to("f4").text
+        inside = f"there & ({self.position(operand.columns).text} < {self.argument(f'n_{operand.columns}', '')})"
+        self.line(f"y[e] = sel({inside}, {value}, f4(0))")
+        self.close()
+        self.close()
+
+    def _read(self, term: Expr) -> Code:
+        own = self.program.inputs.get(term.name, ()) if term.op == "input" else ()
+        if own[-2:] == (self.operand.rows, self.operand.columns) and self.storage.kind(term) == "f":
+            self.whole[f"v_{term.name}"] = self._given(f"p_{term.name}")
+            return Code(f"v_{term.name}[e]", "f4")
+        return super()._read(term)
+
+    def close(self) -> None:
+        """Close the loop over a chunk, or the loops over the tile."""
+        loop, rows, columns = self.nest.pop(), self.operand.rows, self.operand.columns
+        if loop.axis == columns:
+            self.nest[-1].lines += ["for e in range(CHUNK):", f"    at_{columns} = i4(first_{columns} + e)", *(f"    {line}" for line in loop.lines)]
+            return
+        begin = "t0" if rows == self.program.axis else self._given(f"begin_{rows}")
+        column = self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
+        name, size = self.operand.name, self._given(f"n_{columns}")
+        lines = [f"at_{rows}, first_{columns} = i4({begin} + row), i4({column} + chunk * CHUNK)",
+                 f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})"]
+        for variable, pointer in self.whole.items():
+            kind, wide = self._kind(variable[2:]), self._size(variable[2:])
+            at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}){wide}"
+            lines += ["if vector:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
+                      f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
+        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
+        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
+        self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
+                               "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]
