@@ -78,6 +78,29 @@ def exp8(context, x):
     return types.float64(types.float64), emit
 '''
 
+_FINITE = '''
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+'''
+
 _SINGLE = '''
 @njit(**PART)
 def minus(a, b):
@@ -89,7 +112,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -107,7 +130,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -237,7 +260,7 @@ _ROUNDED = '''
 @njit(**PART)
 def rounded(x, mantissa, smallest, largest, beyond):
     """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
-    if not np.isfinite(x):
+    if not finite(x):
         return x if x != x else np.copysign(beyond, x)
     exponent = max(math.frexp(x)[1] - 1, smallest) - mantissa
     near = math.ldexp(np.rint(math.ldexp(x, -exponent)), exponent)
@@ -250,7 +273,7 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("finite", "anchored"), _FINITE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
            (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 

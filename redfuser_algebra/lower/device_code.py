@@ -38,7 +38,7 @@ def in_dialect(text: str, fast: bool = False) -> str:
 class DeviceFunction(Function):
     """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
 
-    picks = False
+    picks, instructions = False, {}
 
     def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
         axis = printer.program.axis

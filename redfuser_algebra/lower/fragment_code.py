@@ -42,8 +42,7 @@ class FragmentCode(Function):
     """
 
     guards: tuple[str, ...] = ()
-
-    picks = False
+    picks, instructions = False, {}
 
     def __init__(self, name: str, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast

@@ -51,9 +51,10 @@ class Function:
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
     has one, instead of at the variable of its loop.  Where it is `in_order`, nothing is reordered: it goes from state to state.
     Loops over `short` axes are not worth vectors.  Where it `picks`, a sum of one element at a known place reads that alone.
+    `instructions` are templates of operations that the target has functions for.
     """
 
-    picks = True
+    picks, instructions = True, {"anchor": "anchored({0})"}
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
                  short: Collection[str] = ()) -> None:
@@ -158,7 +159,7 @@ class Function:
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
         if self.wide == "real" and is_difference(term) and self._varies(term):
             return self._named(self._difference(*map(self.code, term.args)))
-        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:])))
+        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:]), own=self.instructions))
 
     def _difference(self, a: Code, b: Code) -> Code:
         """a − b, which no compiler may take apart; of an element and a pivot as exact as if that were an element."""

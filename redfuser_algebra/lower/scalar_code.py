@@ -5,6 +5,7 @@ Total twins are written out as the choices that they are; with `partial` they ar
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
@@ -67,10 +68,11 @@ def constant(value: float, type_: str) -> Code:
     return Code(f"{type_}({text})", type_) if type_ in ("f4", "real") else Code(f"({text})" if value < 0 else text, "f8")
 
 
-def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped: bool) -> Code:
+def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped: bool, own: Mapping[str, str]) -> Code:
     """The operation of `term` on operands, with a result of `type_`; operands are converted as it needs.
 
-    Exponentials in a loop are those that become vectors; elsewhere the C library's compile faster.
+    Exponentials in a loop are those that become vectors; elsewhere the C library's compile faster.  `own` are templates of
+    operations that the target has functions for.
     """
     name = TOTAL_TWINS.get(term.op, term.op) if partial or is_finite_shift(term) else term.op
     if name == "cast":
@@ -83,7 +85,7 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped:
     inner = operands[-1].type
     if name == "exp" and not looped:
         return Code(f"math.exp({operands[0].text})", type_, atom=False)
-    template = _WHOLE.get(name) if inner in ("i8", "b1") and name in _WHOLE else _TEMPLATES.get(name)
+    template = _WHOLE.get(name) if inner in ("i8", "b1") and name in _WHOLE else own.get(name) or _TEMPLATES.get(name)
     template = template or f"np.{name}({', '.join(f'{{{place}}}' for place in range(len(args)))})"
     numbers = {"one": constant(1, inner).text, "zero": constant(0, inner).text, "ln2": constant(math.log(2), inner).text,
                "w": inner[1]}

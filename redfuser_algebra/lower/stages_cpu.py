@@ -148,7 +148,7 @@ class StagePrinter(OrderedPrinter):
             if update.name in near:
                 held = self.held(update.name).name
                 function.line(f"{held} = f8({held}) + f8({function.argument('n', 'n')}) * f8({near[update.name]})")
-        checks = [f"{'np.isfinite' if u.name in near else 'sound'}({function.results[self.held(u.name).name]})"
+        checks = [f"{'finite' if u.name in near else 'sound'}({function.results[self.held(u.name).name]})"
                   for u in updates if u.monoid == "sum" and types[u.name] == "real"]
         calls = []
         for type_ in ("f4", "f8"):
