@@ -17,7 +17,7 @@ from redfuser_algebra.language.expr import check_declared
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.operator import operator as trace
 from redfuser_algebra.prove.passes import passes
-from redfuser_algebra.prove.refute import refute
+from redfuser_algebra.prove.refute import refute, refute_merge
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,15 @@ def _discovered(operator: Operator, cascade: Cascade, settings: Settings) -> Dis
 
 
 def refuted(operator: Operator, found: Discovery, settings: Settings) -> Discovery:
-    """A refusal with its witness, if there is one, and the passes that the operator needs; a form as it is."""
+    """A refusal with its witness, if there is one, and the passes that the operator needs; a form as it is.
+
+    Where a form runs in order, what is refused is a merge.
+    """
     refusal = found.refusal
     if refusal is None or refusal.exhausted:
         return found
-    witness = refute(found.cascade, operator.assume, refusal, params=operator.params)
+    refuting = refute_merge if found.form else refute
+    witness = refuting(found.cascade, operator.assume, refusal, params=operator.params)
     needed = passes(found.cascade, operator.assume, settings)
     return replace(found, refusal=replace(refusal, witness=witness, passes=needed))
 

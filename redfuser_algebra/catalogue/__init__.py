@@ -22,6 +22,7 @@ from redfuser_algebra.catalogue import (  # noqa: F401  (each module enters its 
     order,
     physics,
     streaming,
+    recurrent,
 )
 from redfuser_algebra.catalogue.awaited import AWAITED
 from redfuser_algebra.catalogue.entry import ENTRIES, Entry

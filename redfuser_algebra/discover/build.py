@@ -64,7 +64,7 @@ def built(search: Search) -> FusedForm:
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
-        recurrences=tuple(_renamed(each, rename) for each in search.recurrences), prefixes=tuple(_prefixes(search.cascade)), trace=tuple(search.questions))
+        recurrences=tuple(_renamed(each, rename) for each in search.recurrences), prefixes=tuple(prefixes(search.cascade)), trace=tuple(search.questions))
 
 
 def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) -> Mean | None:
@@ -92,7 +92,7 @@ def _renamed(recurred: Recurred, rename: Callable[[Expr], Expr]) -> Recurred:
     return replace(recurred, entries=tuple(tuple(map(rename, row)) for row in recurred.entries), between=between, begins=begins)
 
 
-def _prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:
+def prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:
     """The scans that outputs see at every element, and the results that their states have come to."""
     names = {reduction.body: reduction.name for reduction in cascade.reductions}
     for scan in dict.fromkeys(scan for output in cascade.outputs for scan in seen_by_element(output)):

@@ -2,7 +2,7 @@
 
 The search is tried as declared.  If it is stuck and elements see the length of the axis by itself, it is tried with
 the length known beforehand, of which the form then has a guard; if that does not help, once more as if inputs and
-parameters were positive, and then the form says so in its assumptions.
+parameters were positive, and then the form says so in its assumptions.  Where nothing merges, a form may still run in order.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.lengths import length_given
+from redfuser_algebra.discover.online import in_order
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
 from redfuser_algebra.discover.scaling import scaled
@@ -24,7 +25,10 @@ from redfuser_algebra.language.expr import Expr, call, subterms
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found for one cascade: a form, or a refusal, with the questions asked and the time taken (seconds)."""
+    """What was found for one cascade: a form, or a refusal, with the questions asked and the time taken (seconds).
+
+    There are both where a form runs in order alone: the refusal is that of merging its parts.
+    """
 
     cascade: Cascade
     form: FusedForm | None
@@ -55,7 +59,8 @@ def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings
         if form is None:
             form, hopeful = _conditional(known or cascade, assume, settings)
             trace += hopeful
-        refusal = None if form else refused(stuck, search)
+        form = form or in_order(cascade, assume)
+        refusal = None if form and form.merges else refused(stuck, search)
         return Discovery(cascade, form, refusal, (*search.questions, *trace), time.perf_counter() - start)
 
 

@@ -25,7 +25,8 @@ class Component:
     `lift` is over inputs and old pivots.  `rebase` is s at the new pivots, over component symbols and old and new
     pivots (its own symbol alone if it has no pivot).  For argmax and its twins the symbol is the position.
     Of an ordered component (compose) `joined` is what two neighbouring parts make, over the symbols of the earlier part
-    and, primed, of the later one, and `empty` what it is where there is no element.
+    and, primed, of the later one, and `empty` what it is where there is no element.  One that only runs in order has
+    no `joined`: from `start` on, each element makes it `step`, over component symbols; `lift` is the first step.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Component:
     rebase: Expr
     joined: Expr | None = None
     empty: float = 0.0
+    start: Expr | None = None
+    step: Expr | None = None
 
     @property
     def symbol(self) -> Expr:
@@ -157,9 +160,10 @@ class FusedForm:
     `outputs` are over result symbols; those whose axes contain `axis` are maps and read the inputs again.
     `ranks` is R for each result: the components that move together with it, sums that are always 0 included.
     `trace` holds the questions that were asked of the e-graph, with their answers.
-    `order` is "commutative" or "ordered"; `recurrences` say why an ordered state follows its steps,
-    and `prefixes` which results the scans that maps see element by element have come to.  `scalings` say which components
-    may be multiplied together.  `assumptions` are conditions the user did not declare but the form needs.
+    `order` is "commutative", "ordered", or "online" where parts do not merge: a state only goes on from element to element.
+    `recurrences` say why an ordered state follows its steps, and `prefixes` which results the scans that maps see element by
+    element have come to.  `scalings` say which components may be multiplied together.  `assumptions` are conditions the user
+    did not declare but the form needs.
     """
 
     axis: str
@@ -181,6 +185,11 @@ class FusedForm:
     def words(self) -> int:
         """The number of components that a row carries; an accumulator with more axes counts as one."""
         return len(self.state)
+
+    @property
+    def merges(self) -> bool:
+        """Whether the states of two parts make that of both."""
+        return self.order != "online"
 
     @cached_property
     def laws(self) -> tuple[str, ...]:

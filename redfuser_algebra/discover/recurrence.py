@@ -36,16 +36,15 @@ def is_ordered(term: Expr, axis: str) -> bool:
 def recurrence(reduction: Reduction, axis: str, moves: Callable[[Expr], bool]) -> Recurrence | None:
     """The one recurrence that a reduction amounts to; None for a monoid that is no step of one number."""
     joint = _Joint(axis, moves)
-    if reduction.monoid == "compose":
-        return joint.of(joint.states_of(reduction.body)[reduction.body.attrs[2]])
-    if reduction.monoid not in STEPS:
-        return None
-    step = joint.flat(reduction.body)
-    d = joint.fresh(reduction.name, tuple(name for name in step.axes if name != axis))
-    after = call(STEPS[reduction.monoid], d, step)
-    joint.add(d, const(MONOIDS[reduction.monoid].identity),
-              after if reduction.mask is None else call("where", joint.flat(reduction.mask), after, d))
-    return joint.of(d)
+    target = joint.target(reduction)
+    return None if target is None else joint.of(target)
+
+
+def together(reductions: Iterable[Reduction], axis: str, moves: Callable[[Expr], bool]) -> tuple[Recurrence, ...] | None:
+    """The recurrences of several reductions, over states that they share; None if one is no step of one number."""
+    joint = _Joint(axis, moves)
+    targets = [joint.target(reduction) for reduction in reductions]
+    return None if any(target is None for target in targets) else tuple(map(joint.of, targets))
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,19 @@ class _Joint:
 
     def of(self, target: Expr) -> Recurrence:
         return Recurrence(self.starts, self.steps, target)
+
+    def target(self, reduction: Reduction) -> Expr | None:
+        """The state that a reduction is; None for a monoid that is no step of one number."""
+        if reduction.monoid == "compose":
+            return self.states_of(reduction.body)[reduction.body.attrs[2]]
+        if reduction.monoid not in STEPS:
+            return None
+        step = self.flat(reduction.body)
+        d = self.fresh(reduction.name, tuple(name for name in step.axes if name != self.axis))
+        after = call(STEPS[reduction.monoid], d, step)
+        self.add(d, const(MONOIDS[reduction.monoid].identity),
+                 after if reduction.mask is None else call("where", self.flat(reduction.mask), after, d))
+        return d
 
     def fresh(self, name: str, axes: tuple[str, ...]) -> Expr:
         """A state that no other one has the name of."""

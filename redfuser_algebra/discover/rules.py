@@ -66,6 +66,8 @@ def update(form: FusedForm) -> tuple[Equation, ...]:
     lifts = {symbol(c.name + PRIME, c.axes): c.lift for c in form.state}
 
     def joined(component: Component) -> Expr:
+        if component.step is not None:
+            return component.step
         if component.joined is not None:
             return settled(substitute(component.joined, lifts), lambda part: None)
         values = (component.rebase, _suffixed(component.lift, PRIME))
@@ -75,8 +77,9 @@ def update(form: FusedForm) -> tuple[Equation, ...]:
 
 
 def merge(form: FusedForm) -> tuple[Equation, ...]:
-    """The state of two states a and b: each is moved to the pivots of both, then they are combined."""
-
+    """The state of two states a and b: each is moved to the pivots of both, then they are combined; nothing where they do not merge."""
+    if not form.merges:
+        return ()
     sides = {symbol(c.name + mark, c.axes): symbol(c.name + part, c.axes)
              for c in form.state for mark, part in zip((ELEMENT, PRIME), PARTS, strict=True)}
 

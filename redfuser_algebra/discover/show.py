@@ -35,7 +35,7 @@ def form_text(form: FusedForm) -> str:
 def summary(form: FusedForm) -> str:
     """One line: the axis, the size of the state, the kind of merge."""
     words = "1 word" if form.words == 1 else f"{form.words} words"
-    return f"one pass over {form.axis}, {words} of state per row, {form.order} merge"
+    return f"one pass over {form.axis}, {words} of state per row, " + (f"{form.order} merge" if form.merges else "in order, no merge")
 
 
 def text_sections(form: FusedForm) -> dict[str, list[str]]:

@@ -14,6 +14,8 @@ def status_and_reason(found: Discovery) -> tuple[str, str]:
     """The verdict on one cascade and its sub-reason."""
     if found.form is None:
         return _refused(found.refusal)
+    if not found.form.merges:
+        return (PARTLY, "online-only") if found.refusal.witness else (UNDECIDED, "runs in order")
     if found.moves_rounding:
         return PARTLY, "rounding"
     if found.form.assumptions:

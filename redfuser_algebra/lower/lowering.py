@@ -53,8 +53,8 @@ def _scalings(form: FusedForm, rows: tuple[str, ...]) -> tuple[Scaling, ...]:
 def _check_words(form: FusedForm, ends: Sequence[Expr]) -> None:
     """Loops are made of the monoids and functions of the package's own tables; `ends` are what is made of the results."""
     formulas = [*ends, *(row.value for row in (*form.pivots, *form.results))]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined) if e is not None]
-    monoids = [c.monoid for c in form.state if c.joined is None] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined, c.step) if e is not None]
+    monoids = [c.monoid for c in form.state if c.monoid != "compose"] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
     foreign += [t.op for t in subterms(*formulas) if t.op == "scan" or t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
     if foreign:
@@ -74,7 +74,7 @@ def _rows(operator: Operator, form: FusedForm) -> tuple[str, ...]:
     in memory with all its columns.
     """
     formulas = [*form.outputs, *(row.value for row in (*form.pivots, *form.results))]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined) if e is not None]
+    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined, c.step) if e is not None]
     summed = {term.axis for term in subterms(*formulas) if term.op == "reduce"} | {*form.axis_copies.values(), form.axis}
     made = {term.attrs[2] for term in subterms(*operator.outputs) if term.op == "reduce"}
 
@@ -93,9 +93,9 @@ def _with_producers(operator: Operator, form: FusedForm, rows: tuple[str, ...], 
     """
     taken = {*operator.inputs, *operator.params, *form.symbol_axes}
     names = (name for name in (f"S{n}" for n in count(1)) if name not in taken)
-    exprs = [expr for c in form.state for expr in (c.lift, c.mask) if expr is not None]
+    exprs = [expr for c in form.state for expr in (c.lift, c.mask, c.step) if expr is not None]
     found = dict.fromkeys(term for expr in (*exprs, *again) for term in _inner_sums(expr, form.axis))
-    ordered = [component.lift for component in form.state if component.joined is not None]
+    ordered = [part for c in form.state if c.monoid == "compose" for part in (c.lift, c.step) if part is not None]
     found |= dict.fromkeys(term for expr in (*ordered, *again) for term in slow_parts(expr, form.axis))
     named, producers = {}, []
     for term in found:
@@ -137,6 +137,8 @@ def factors(term: Expr) -> list[Expr]:
 def _update(form: FusedForm, component: Component, named: dict[Expr, Expr], rows: tuple[str, ...]) -> Update:
     lift = substitute(component.lift, named)
     mask = None if component.mask is None else substitute(component.mask, named)
+    if component.step is not None:
+        return Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase, step=substitute(component.step, named))
     if component.name in form.joins:
         return Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase, joined=form.joins[component.name], empty=component.nothing)
     update = Update(component.name, component.monoid, component.axes, lift, mask, component.count, component.rebase)

@@ -77,11 +77,17 @@ def slow_parts(term: Expr, axis: str) -> Iterator[Expr]:
 
 
 def stepped(updates: Sequence[Update], form: FusedForm) -> list[Update]:
-    """The updates, ordered ones with their steps: two neighbouring parts of which the later one is an element."""
+    """The updates, ordered ones with their steps: their own, or two neighbouring parts of which the later one is an element."""
     lifts = {update.name: update.lift for update in updates if update.ordered}
     from_empty = all(not each.between and each.below is None and all(_is(start, SEMIRINGS[each.semiring].zero) for _, start in each.starts)
                      for each in form.recurrences)
-    return [replace(u, step=_step(u.joined, lifts, form.axis), from_empty=from_empty) if u.ordered else u for u in updates]
+    from_state = [replace(u, step=_at_element(u.step, form.axis)) if u.step is not None else u for u in updates]
+    return [replace(u, step=_step(u.joined, lifts, form.axis), from_empty=from_empty) if u.joined is not None else u for u in from_state]
+
+
+def _at_element(step: Expr, axis: str) -> Expr:
+    """A step over what states are before an element."""
+    return substitute(step, {part: symbol(part.name, (*part.axes, axis)) for part in subterms(step) if part.op == "symbol"})
 
 
 def _step(joined: Expr, lifts: dict[str, Expr], axis: str) -> Expr:

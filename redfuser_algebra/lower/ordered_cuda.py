@@ -17,9 +17,10 @@ def has_order(program: TileProgram) -> bool:
 
 
 def without_kernel(program: TileProgram) -> bool:
-    """Whether order counts in a way that kernels do not follow yet: at every element of an output, or in states with columns."""
+    """Whether order counts in a way that kernels do not follow yet: at every element of an output, in states with columns,
+    or in states that do not merge."""
     ordered = [update for update in program.updates if update.ordered]
-    return bool(program.running or ordered and program.maps) or any(program.columns(update.axes) for update in ordered)
+    return bool(program.running or ordered and program.maps) or any(program.columns(u.axes) or u.joined is None for u in ordered)
 
 
 class OrderedRowPrinter(ColumnPrinter):

@@ -78,7 +78,7 @@ class Update:
     @property
     def ordered(self) -> bool:
         """Whether the order of elements counts."""
-        return self.joined is not None
+        return self.step is not None or self.joined is not None
 
     @property
     def symbol(self) -> Expr:
@@ -200,7 +200,8 @@ class TileProgram:
     @property
     def splits(self) -> bool:
         """Whether the reduced axis can be cut into parts: maps that every element sees from the start on go on from part to part."""
-        return not self.maps or self.running != () and self.joins
+        merges = all(update.joined is not None for update in self.updates if update.ordered)
+        return merges and (not self.maps or self.running != () and self.joins)
 
     def stored(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """Axes in the order in which kernels have them: rows, the reduced axis, columns."""

@@ -49,6 +49,8 @@ class Obligation:
 
 def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[Obligation, ...]:
     """Everything that has to hold, in the order of KINDS."""
+    if not form.merges:
+        return _in_order(operator, form), _infinities(form)
     assumed = tuple(mathematics(condition) for condition in (*operator.assume, *form.assumptions))
     ordered = tuple(claim.statement for claim in claims(form) if claim.kind in ("order", "motion"))
     moving = [component for component in form.state if not component.fixed]
@@ -246,6 +248,13 @@ def _result(operator: Operator, form: FusedForm, conditions: tuple[str, ...], pr
     statement = f"finalize(merge of lifted parts, in any bracketing) = {operator.name} as written"
     written = r"\mathrm{finalize}(\bigoplus_i \mathrm{lift}(A_i)) = " + rf"{name_latex(operator.name)}(\bigcup_i A_i)"
     return Obligation("result", "result", statement, written, conditions, follows_from=premises)
+
+
+def _in_order(operator: Operator, form: FusedForm) -> Obligation:
+    """Nothing is claimed of parts that do not begin the axis."""
+    steps = ", ".join(f"{c.name} ← {mathematics(tidied(c.step))}" for c in form.state)
+    statement = f"the states after all elements, fed in any chunks in their order, give {operator.name} as written: {steps}"
+    return Obligation("result", "result", statement, r"h_l = f(h_{l-1}, x_l)", about=tuple(c.name for c in form.state))
 
 
 def _infinities(form: FusedForm) -> Obligation:

@@ -21,7 +21,7 @@ from redfuser_algebra.prove.refutation.independence import Effort, Found, indepe
 from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
-from redfuser_algebra.prove.refutation.reason import ENVELOPE, ORDER_STATISTIC, ROUNDING, THRESHOLD, blame
+from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, ROUNDING, THRESHOLD, blame
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
 BUDGET = 1_500_000
@@ -51,6 +51,23 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
                 continue
             if found:
                 return found
+    return None
+
+
+def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
+                 params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
+    """A witness that no bounded state of a part merges with what precedes it, though a bounded state goes on in order, or None."""
+    effort = Effort(budget)
+    for values in _parameters(params or {}):
+        problem = posed(cascade, assume, values, behind=True)
+        if problem.coordinates and not effort.over:
+            try:
+                found = independent(problem, problem.own(refusal.reduction), effort)
+                made = _of_results(problem, refusal, found) if found else None
+            except Unsupported:
+                continue
+            if made:
+                return made
     return None
 
 
@@ -94,10 +111,14 @@ def _precise(problem: Problem, refusal: Refusal, found: Found, field: Field) -> 
     if not minors or not all(map(certainly_not_zero, minors.values())):
         return None
     evaluation = evaluation_of(problem, field, found.prefix, moving, suffixes)
+    minors_written = {order: written(value) for order, value in minors.items()}
+    if problem.behind:
+        return Independence(ONLINE, problem.own(refusal.reduction), problem, found.prefix, found.columns, minors_written, suffixes, seen,
+                            {}, None, field.bits)
     to_blame = blame(problem, _suspects(problem, refusal.reduction.name), evaluation, len(found.prefix))
     return Independence(
         to_blame.reason, to_blame.reduction, problem, found.prefix, found.columns,
-        {order: written(value) for order, value in minors.items()}, suffixes, seen,
+        minors_written, suffixes, seen,
         pivot_values(evaluation, problem, refusal.pivots), to_blame.table, field.bits)
 
 

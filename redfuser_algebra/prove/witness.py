@@ -27,7 +27,7 @@ from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, Number, b
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
 from redfuser_algebra.prove.refutation.reason import (
-    ENVELOPE, ORDER_STATISTIC, ROUNDING, THRESHOLD, UNBOUNDED_RANK, Table, bodies, flip_at, kernel_at)
+    ENVELOPE, ONLINE, ORDER_STATISTIC, ROUNDING, THRESHOLD, UNBOUNDED_RANK, Table, bodies, flip_at, kernel_at)
 
 _HEADLINES = {
     UNBOUNDED_RANK: "F(x; p) is not a sum of finitely many products g(x)·h(p)",
@@ -35,6 +35,7 @@ _HEADLINES = {
     ORDER_STATISTIC: "which element has a rank depends on all elements, and later ones move the ranks",
     ENVELOPE: "ever more elements can win, each at a pivot of its own",
     ROUNDING: "a rounding sits between the pivot and the reduction, and does not commute with moving the pivot",
+    ONLINE: "what a part makes of the state that comes to it takes ever more numbers to say",
 }
 _SHOWN = 4
 
@@ -92,11 +93,16 @@ class Witness:
         return json.dumps(facts, indent=2, ensure_ascii=False)
 
     def _lines(self) -> list[str]:
+        what = "Part" if self.problem.behind else "Prefix"
         return [f"{self.reduction.name} = {stated(self.reduction)}: {self.reason}: {_HEADLINES[self.reason]}.",
-                f"Prefix: {elements_text(self.problem, self.prefix)}."]
+                f"{what}: {elements_text(self.problem, self.prefix)}."]
 
     def _conclusion(self) -> list[str]:
         shown = ", ".join(f"{_short(value)} (n = {order})" for order, value in self.determinants.items())
+        if self.problem.behind:
+            return [f"has the determinant {shown}, never 0.",
+                    f"So whatever is kept of a part, if it depends continuously on the elements and gives the result with "
+                    f"all that may precede it, is at least {self.order} numbers."]
         return [f"has the determinant {shown}, never 0.",
                 f"So whatever is kept of a prefix, if it depends continuously on the elements and determines the "
                 f"result after every suffix, is at least {self.order} numbers."]
@@ -151,8 +157,9 @@ class Independence(Witness):
     def __str__(self) -> str:
         shown = "; ".join(elements_text(self.problem, suffix) for suffix in self.suffixes[:_SHOWN])
         steered = ", ".join(f"{name} = {', '.join(values[:_SHOWN])}, …" for name, values in self.pivots.items())
-        lines = [*self._lines(), f"Suffixes: {shown}; …" + (f", which steer {steered}" if steered else "") + ".",
-                 f"The Jacobian of the results after n suffixes by n numbers of the prefix "
+        others, those, part = ("Before it", "what precedes", "part") if self.problem.behind else ("Suffixes", "n suffixes", "prefix")
+        lines = [*self._lines(), f"{others}: {shown}; …" + (f", which steer {steered}" if steered else "") + ".",
+                 f"The Jacobian of the results after {those} by n numbers of the {part} "
                  f"({', '.join(coordinate_name(self.problem, at) for at in self.moving)})",
                  *self._conclusion()]
         return "\n".join([*lines, *self._by_hand()])
@@ -210,6 +217,8 @@ class Crossings(Witness):
 
 def stated(reduction: Reduction) -> Expr:
     """A reduction over the names of earlier results."""
+    if reduction.source.op == "scan":
+        return reduction.source
     parts = [part for part in (reduction.body, reduction.mask, reduction.count) if part is not None]
     return Expr("reduce", tuple(parts), reduction.source.attrs)
 
@@ -231,7 +240,8 @@ def jacobian(problem: Problem, numbers: Field, prefix: np.ndarray, moving: tuple
     if not problem.holds(evaluation).all():
         return None
     slopes = {each: problem.slopes(evaluation, each) for each in dict.fromkeys(seen)}
-    return [[slopes[each][at, element, coordinate] for element, coordinate in columns] for at, each in enumerate(seen)]
+    first = problem.part(len(prefix), len(prefix) + len(suffixes[0])).start
+    return [[slopes[each][at, first + element, coordinate] for element, coordinate in columns] for at, each in enumerate(seen)]
 
 
 def pivot_values(evaluation: Evaluation, problem: Problem, pivots: dict[str, Expr]) -> dict[str, tuple[str, ...]]:

@@ -28,7 +28,7 @@ from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import Evaluation
 from redfuser_algebra.run.recurrence import state_symbol
-from redfuser_algebra.run.recurrence_bounds import ordered_bounds, scan_bound
+from redfuser_algebra.run.recurrence_bounds import online_bounds, ordered_bounds, scan_bound
 from redfuser_algebra.run.reduction_bounds import SMALLEST, WHOLE, Terms, distance
 from redfuser_algebra.run.rounding import spacing
 
@@ -66,6 +66,8 @@ def form_error_bounds(operator: Operator, form: FusedForm, binding: Binding, uni
     errors = Errors(replace(environment, symbols={}, partial=True), unit, definitions(form))
     if any(component.joined is not None for component in form.state):
         errors.bind(ordered_bounds(errors, form, environment.dim(form.axis), environment.sizes[form.axis]))
+    if not form.merges:
+        errors.bind(online_bounds(errors, form, environment.dim(form.axis), environment.sizes[form.axis]))
     return structured(operator, [errors.of(output) for output in form.outputs], environment)
 
 

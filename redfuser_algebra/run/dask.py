@@ -39,6 +39,9 @@ def run_dask(operator: Operator, form: FusedForm, arrays: Sequence, named: Mappi
     chunks of unknown size.
     """
     da = _dask_array()
+    if not form.merges:
+        raise OperatorError(f"{operator.name} over dask arrays", f"it only runs in order along {form.axis!r}: chunks do not merge",
+                            "call it with NumPy arrays, or stream it")
     if form.prefixes:
         raise OperatorError(f"{operator.name} over dask arrays", f"an output sees what came before each element of {form.axis!r}",
                             "call it with NumPy arrays, or stream it")

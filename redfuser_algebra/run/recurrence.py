@@ -4,6 +4,7 @@ In: an evaluation and a scan.  Out: laid-out arrays.  This is the meaning that p
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,22 +24,29 @@ def state_symbol(state: Expr) -> str:
 def scanned(evaluation: Evaluation, term: Expr) -> np.ndarray:
     """The state that a scan asks for: the last one, or, laid out along the axis, that after or before every element."""
     axis, names, place, every = term.attrs
-    environment = evaluation.environment
+    environment, states = evaluation.environment, [evaluation.value(start) for start in term.args[:len(names)]]
+    dim, passed = environment.dim(axis), [[_wide(state) for state in states]]
+    for states in stepped(evaluation, axis, names, states, term.args[len(names):]):
+        passed.append(states)
+    if not every:
+        return passed[-1][place]
+    passed = [states[place] for states in (passed[1:] if every == "after" else passed[:-1])]
+    nothing = np.zeros([0 if d == dim % environment.ndim else 1 for d in range(environment.ndim)])
+    return np.concatenate(np.broadcast_arrays(*passed), dim) if passed else nothing
+
+
+def stepped(evaluation: Evaluation, axis: str, names: Sequence[str], states: Sequence[np.ndarray], steps: Sequence[Expr]) -> Iterator[list[np.ndarray]]:
+    """The states after every element, in order; only the last ones need be kept."""
+    environment, elements = evaluation.environment, {}
     dim, length = environment.dim(axis), environment.sizes[axis]
-    states = [_wide(evaluation.value(start)) for start in term.args[:len(names)]]
-    elements: dict[Expr, Expr] = {}
-    steps = [with_elements(step, axis, elements) for step in term.args[len(names):]]
+    steps = [with_elements(step, axis, elements) for step in steps]
     values = {name.name: evaluation.value(element) for element, name in elements.items()}
-    passed = []
+    states = list(map(_wide, states))
     for at in range(length):
         here = {name: np.take(value, [at if value.shape[dim] > 1 else 0], dim) for name, value in values.items()}
         inside = evaluation.inside(**here, **{f"state {name}": state for name, state in zip(names, states, strict=True)})
-        before, states = states, [_wide(inside.value(step)) for step in steps]
-        passed.append((states if every == "after" else before)[place])
-    if not every:
-        return states[place]
-    nothing = np.zeros([0 if d == dim % environment.ndim else 1 for d in range(environment.ndim)])
-    return np.concatenate(np.broadcast_arrays(*passed), dim) if passed else nothing
+        states = [_wide(inside.value(step)) for step in steps]
+        yield states
 
 
 def _wide(value: np.ndarray) -> np.ndarray:

@@ -4,12 +4,12 @@ In: bounds of the operator or form, and a scan or the ordered components of a fo
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, substitute
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.run.environment import stretched
 from redfuser_algebra.run.ordered import PRIME
@@ -34,18 +34,32 @@ def scan_bound(bounds: Bounds, term: Expr, dim: int, length: int) -> np.ndarray:
     """The bound of what a scan asks for."""
     axis, names, place, every = term.attrs
     states = {f"state {name}": bounds.pair(start) for name, start in zip(names, term.args[:len(names)], strict=True)}
-    elements: dict[Expr, Expr] = {}
-    steps = [with_elements(step, axis, elements) for step in term.args[len(names):]]
-    whole = {name.name: bounds.pair(element) for element, name in elements.items()}
-    passed, asked = [], f"state {names[place]}"
-    for at in range(length):
-        here = {name: tuple(_at(part, dim, at) for part in pair) for name, pair in whole.items()}
-        step = bounds.inside(states | here)
-        before, states = states, dict(zip(states, map(step.pair, steps), strict=True))
-        passed.append((states if every == "after" else before)[asked][1])
+    passed, asked = [states], f"state {names[place]}"
+    passed += _stepped(bounds, states, term.args[len(names):], axis, dim, length)
     if not every:
-        return states[asked][1]
+        return passed[-1][asked][1]
+    passed = [states[asked][1] for states in (passed[1:] if every == "after" else passed[:-1])]
     return np.concatenate(np.broadcast_arrays(*passed), dim) if passed else np.take(states[asked][1], [], dim)
+
+
+def _stepped(bounds: Bounds, states: Mapping[str, Pair], steps: Sequence[Expr], axis: str, dim: int, length: int) -> Iterator[dict[str, Pair]]:
+    """The states after every element, with their bounds."""
+    elements: dict[Expr, Expr] = {}
+    steps = [with_elements(step, axis, elements) for step in steps]
+    whole = {name.name: bounds.pair(element) for element, name in elements.items()}
+    for at in range(length):
+        step = bounds.inside({**states, **{name: tuple(_at(part, dim, at) for part in pair) for name, pair in whole.items()}})
+        states = dict(zip(states, map(step.pair, steps), strict=True))
+        yield states
+
+
+def online_bounds(bounds: Bounds, form: FusedForm, dim: int, length: int) -> dict[str, Pair]:
+    """The components of a form that only runs in order, after all elements, with their bounds."""
+    leaves = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in form.state}
+    states = {f"state {c.name}": bounds.pair(c.start) for c in form.state}
+    for states in _stepped(bounds, states, [substitute(c.step, leaves) for c in form.state], form.axis, dim, length):
+        pass
+    return {name.removeprefix("state "): pair for name, pair in states.items()}
 
 
 def ordered_bounds(bounds: Bounds, form: FusedForm, dim: int, length: int) -> dict[str, Pair]:

@@ -19,7 +19,7 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, filled
 from redfuser_algebra.run.evaluate import evaluate
-from redfuser_algebra.run.state import State, finalize, identity, lift, mapped, merge
+from redfuser_algebra.run.state import State, advanced, finalize, identity, lift, mapped, merge
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -43,7 +43,7 @@ def fused_by_chunks(operator: Operator, form: FusedForm, binding: Binding, sizes
     """The fused form fed chunks of these sizes (zeros are allowed), merged from left to right."""
     environment = environment_of(operator, binding, form)
     chunks = cut(environment, form.axis, sizes)
-    state = reduce(lambda a, b: merge(form, a, b), (lift(form, chunk) for chunk in chunks), identity(form, environment))
+    state = reduce(lambda before, chunk: advanced(form, before, chunk), chunks, identity(form, environment))
     return completed(operator, form, state, chunks, environment)
 
 
@@ -79,7 +79,7 @@ def _mapped_in_order(form: FusedForm, state: State, chunks: Sequence[Environment
     before = identity(form, chunks[0])
     for chunk in chunks:
         yield mapped(form, state, chunk, before)
-        before = merge(form, before, lift(form, chunk)) if form.prefixes else before
+        before = advanced(form, before, chunk) if form.prefixes else before
 
 
 def has_maps(form: FusedForm) -> bool:

@@ -18,6 +18,7 @@ from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
 from redfuser_algebra.run.evaluate import Evaluation, evaluate, nothing_to_choose_from, too_few
 from redfuser_algebra.run.ordered import joined_elements, joined_parts
+from redfuser_algebra.run.recurrence import stepped
 from redfuser_algebra.run.reductions import NO_POSITION, combined, winner, winners
 
 if TYPE_CHECKING:
@@ -98,13 +99,15 @@ class _Values:
 def identity(form: FusedForm, chunk: Environment) -> State:
     """The state of no elements."""
     invariant = _invariant(form, chunk)
+    if not form.merges:
+        return State({c.name: _whole(evaluate([c.start], invariant)[0], invariant) for c in form.state}, 0, chunk.starts.get(form.axis, 0), invariant)
     return State({c.name: _nothing(c, invariant) for c in form.state}, 0, chunk.starts.get(form.axis, 0), invariant)
 
 
 def lift(form: FusedForm, chunk: Environment) -> State:
     """The state of all elements of a chunk (pivots from the chunk itself); of an empty chunk, the identity."""
-    if chunk.sizes[form.axis] == 0:
-        return identity(form, chunk)
+    if chunk.sizes[form.axis] == 0 or not form.merges:
+        return advanced(form, identity(form, chunk), chunk)
     values, components = _Values(form, chunk), {}
     values.carry = lambda name, value: _corrected(values, name, value)
     ordered = joined_elements(form, chunk, values.of)
@@ -120,7 +123,23 @@ def merge(form: FusedForm, a: State, b: State) -> State:
     """a ⊕ b: both are moved to the merged pivots, component by component.  For ordered forms a comes first."""
     if not (a.length and b.length):
         return a if a.length else b
+    if not form.merges:
+        raise OperatorError("a merge of two parts", "this form only runs in order: what a part makes depends on all before it",
+                            "feed one stream the elements in their order, or cut the work along another axis")
     return merge_seen(form, a, b)[0]
+
+
+def advanced(form: FusedForm, before: State, chunk: Environment) -> State:
+    """The state after a chunk that follows those of `before`."""
+    if form.merges:
+        return merge(form, before, lift(form, chunk)) if chunk.sizes[form.axis] else before
+    states = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in form.state}
+    names, steps = [c.name for c in form.state], [substitute(c.step, states) for c in form.state]
+    values = [before.components[name].value for name in names]
+    for values in stepped(Evaluation(chunk), form.axis, names, values, steps):
+        pass
+    components = {name: _whole(value, chunk) for name, value in zip(names, values, strict=True)}
+    return replace(before, components=components, length=before.length + chunk.sizes[form.axis])
 
 
 def merge_seen(form: FusedForm, a: State, b: State) -> tuple[State, tuple[dict[str, Held], dict[str, Held]]]:
@@ -298,7 +317,7 @@ def _ended(component: Component, held: Held, state: State, final: _Values, stuck
 
 def _check_enough(form: FusedForm, state: State) -> None:
     """The operator as written has no value on too few elements, so neither has its form."""
-    rows = [row for row in form.results if row.monoid] if form.recurrences else form.state
+    rows = [row for row in form.results if row.monoid] if form.recurrences or not form.merges else form.state
     for row in rows if state.length == 0 else ():
         if row.mask is None and not MONOIDS[row.monoid].empty:
             raise nothing_to_choose_from(row.monoid, form.axis)
@@ -327,7 +346,7 @@ def _symbol_names(expr: Expr) -> list[str]:
 def _invariant(form: FusedForm, chunk: Environment) -> Environment:
     """The environment without the inputs that vary along the axis, so that a state does not keep its chunk alive."""
     formulas = [row.value for row in (*form.pivots, *form.results)]
-    formulas += [expr for c in form.state for expr in (c.rebase, c.count, c.joined) if expr is not None]
+    formulas += [expr for c in form.state for expr in (c.rebase, c.count, c.joined, c.start) if expr is not None]
     formulas += [start for scan, names in form.prefixes for start in scan.args[:len(names)]]
     formulas += [output for output in form.outputs if form.axis not in output.axes]
     names = {term.name for term in subterms(*formulas) if term.op in ("input", "param")}

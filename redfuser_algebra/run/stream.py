@@ -17,7 +17,7 @@ from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.environment import Environment
 from redfuser_algebra.run.positions import Spans, joined_spans, moved, moves_freely
 from redfuser_algebra.run.reference import completed, has_maps
-from redfuser_algebra.run.state import State, lift, mapped, merge
+from redfuser_algebra.run.state import State, advanced, identity, lift, mapped, merge
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -77,7 +77,7 @@ class Stream:
         """
         environment = self._bound(chunk, named, self._next)
         self._fixed = self._fixed or self._without_chunk(environment)
-        return self._add(lift(self._form, environment), [environment], (self._span(environment),))
+        return self._add(lift(self._form, environment) if self._form.merges else environment, [environment], (self._span(environment),))
 
     def merge(self, other: Stream) -> Stream:
         """Add all that `other` has seen and return this stream; `other` stays as it is.
@@ -162,13 +162,17 @@ class Stream:
         """Outputs in the dtypes that a call with all chunks at once would give."""
         return in_dtypes(operator, result, result_dtypes(operator, self._dtypes, self._fixed.values))
 
-    def _add(self, state: State, chunks: Sequence[Environment], spans: Spans) -> Stream:
+    def _add(self, part: State | Environment, chunks: Sequence[Environment], spans: Spans) -> Stream:
+        """Add a state, or, where parts do not merge, the chunk that follows."""
         joined = joined_spans(self._spans, spans)
         if joined is None:
             told = ", ".join(f"{start} … {stop - 1}" for start, stop in spans)
             raise OperatorError(f"adding the positions {told} to {self!r}", "it has already seen some of them",
                                 "give each stream a start of its own")
-        self._state = state if self._state is None else merge(self._form, *self._in_order(state, spans))
+        if isinstance(part, Environment):
+            self._state = advanced(self._form, self._state or identity(self._form, part), part)
+        else:
+            self._state = part if self._state is None else merge(self._form, *self._in_order(part, spans))
         self._spans, self._next = joined, max([self._next, *(stop for _, stop in spans)])
         if has_maps(self._form):
             self._chunks += chunks

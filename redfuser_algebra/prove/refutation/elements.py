@@ -123,6 +123,18 @@ def ramps(count: int, width: int, moves: str, values: list[Fraction] | None = No
         yield Shape(_ramp(count, width, along, step), pools, moving, scalable=True)
 
 
+def walks(count: int, width: int) -> Iterator[Shape]:
+    """Numbers that fall ever faster, or go up and down by amounts of their own, for states that others come to."""
+    falling = [Fraction(-1 - at, 4) for at in range(count)]
+    turning = [Fraction((-1) ** at * (7 * at % 26 + 1), 8) for at in range(count)]
+    values = strides([Fraction(k * k, 8) + _QUARTER for k in range(4 * count)])
+    for numbers in (falling, turning):
+        for along in range(min(width, _MOST)):
+            prefix = still(count, width)
+            prefix[:, along] = numbers
+            yield Shape(prefix, (_steering(values, width, along, along),), (along,), scalable=True)
+
+
 def crowds(count: int, width: int) -> Iterator[Shape]:
     """A ramp with suffixes of as many elements as the prefix, all alike: what one bounded element cannot steer."""
     values = strides([Fraction(k, 2) + _QUARTER for k in range(-count, 4 * count)])

@@ -79,7 +79,7 @@ class Choice:
 class Evaluation:
     """The nodes of the terms asked for so far; `rules` say how each operation is evaluated.
 
-    `picked` keeps what each choosing term chose.  With `side` given (−1 or 1), open choices are answered with it and
+    `picked` keeps what each choosing term chose, `passed` the evaluations of a scan's steps.  With `side` given (−1 or 1), open choices are answered with it and
     listed in `choices` instead of spoiling their continuation.
     """
 
@@ -88,6 +88,7 @@ class Evaluation:
         self.setting, self.field, self.side, self._rules = setting, setting.field, side, rules
         self.nodes: dict[Expr, Node] = {}
         self.picked: dict[Expr, np.ndarray] = {}
+        self.passed: dict[Expr, tuple[Evaluation, ...]] = {}
         self.spoiled = np.zeros(setting.continuations, bool)
         self.choices: list[Choice] = []
         self.zero, self.one = (self.field.number(Fraction(value)) for value in (0, 1))

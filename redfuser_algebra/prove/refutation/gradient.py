@@ -13,9 +13,9 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elementwise import ELEMENTWISE
-from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
 from redfuser_algebra.prove.refutation.folding import NOTHING, folded, leave_one_out
-from redfuser_algebra.prove.refutation.stepping import stepped
+from redfuser_algebra.prove.refutation.stepping import stepped, through_steps
 
 Pulled = tuple[np.ndarray | None, ...]
 
@@ -27,16 +27,22 @@ def evaluated(setting: Setting, side: int | None = None) -> Evaluation:
 
 def gradient(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[str, np.ndarray]:
     """∂(Σ seed · term)/∂x for each moving input x, per continuation.  Raises Unsupported."""
-    terms = subterms(*(term for term, _ in seeds))
+    return {term.name: weight for term, weight in _weights(evaluation, seeds).items() if term.op == "input"}
+
+
+def _weights(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[Expr, np.ndarray]:
+    """The weight of every term that seeds reach."""
     weights: dict[Expr, np.ndarray] = {}
     for term, seed in seeds:
         _gather(weights, evaluation, term, seed)
-    for term in reversed(terms):
-        if term.op != "input" and term in weights:
-            for arg, pulled in zip(term.args, _pulled(evaluation, term, weights[term]), strict=False):
+    for term in reversed(subterms(*(term for term, _ in seeds))):
+        if term.args and term in weights:
+            below = through_steps(evaluation, term, weights[term], _weights) if term.op == "scan" else \
+                zip(term.args, _pulled(evaluation, term, weights[term]), strict=False)
+            for arg, pulled in below:
                 if pulled is not None:
                     _gather(weights, evaluation, arg, pulled)
-    return {term.name: weights[term] for term in terms if term.op == "input" and term in weights}
+    return weights
 
 
 def _gather(weights: dict[Expr, np.ndarray], evaluation: Evaluation, term: Expr, pulled: np.ndarray) -> None:
@@ -56,8 +62,6 @@ def _pulled(evaluation: Evaluation, term: Expr, weight: np.ndarray) -> Pulled:
     """What the weight of a term becomes on its operands."""
     if term.op == "reduce":
         return _through_reduction(evaluation, term, weight)
-    if term.op == "scan":
-        raise Unsupported("a derivative through a scan")
     if term.op in _CHOOSING:
         return _CHOOSING[term.op](evaluation, term, weight)
     if term.op == "cast":

@@ -15,7 +15,7 @@ from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
     ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_negative, geometric_unit,
-    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, shifted, unit)
+    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, shifted, unit, walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
@@ -26,7 +26,7 @@ SPARE = 2
 """Elements of a prefix beyond the order that is asked for."""
 
 _CHUNK, _SEEN, _LOOKS = 36, 4, 8
-_BITS = (640, 1536)
+_BITS = (640, 1536, 8192)
 _PROMISING = 6
 _POWERS = {positive: geometric, negative: geometric_negative, unit: geometric_unit}
 _SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
@@ -77,7 +77,8 @@ def independent(problem: Problem, reduction: Reduction, effort: Effort) -> Found
         if trial.best > refined and shape.scalable and not (found or effort.over or problem.rational):
             refined = trial.best
             closer = Trial(problem, reduction.source, shape, list(map(finer, domains)), effort)
-            found = closer.run() or max(trial, closer, key=lambda each: each.best).run(_BITS[1])
+            found = closer.run() or next(filter(None, (max(trial, closer, key=lambda each: each.best).run(bits)
+                                                       for bits in (_BITS[1:] if problem.behind else _BITS[1:2]))), None)
         if found or effort.over:
             return found
     return None
@@ -156,6 +157,8 @@ def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     if problem.growing:
         yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2))
     yield from ramps(count, width, OWN)
+    if problem.behind:
+        yield from walks(count, width)
     if {positive, negative, unit, negative_unit} & {*domains}:
         yield from crowds(count, width)
 
@@ -227,7 +230,8 @@ class Trial:
         rows, labels = [], []
         observations = problem.observations(len(suffixes[0]), self.of)[:_SEEN]
         for seen in observations:
-            slopes = problem.slopes(evaluation, seen)[:, :len(self.prefix), list(self.shape.moving) or slice(None)]
+            part = problem.part(len(self.prefix), len(self.prefix) + len(suffixes[0]))
+            slopes = problem.slopes(evaluation, seen)[:, part, list(self.shape.moving) or slice(None)]
             flat = slopes.reshape(len(suffixes), -1)
             for at in np.flatnonzero(problem.holds(evaluation)):
                 if all(map(is_finite, flat[at])):

@@ -46,7 +46,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class Problem:
-    """A cascade with the sizes of its other axes, the values of what does not vary along l, and its parameters."""
+    """A cascade with the sizes of its other axes, the values of what does not vary along l, and its parameters.
+
+    `behind`: the prefix comes last, after the elements that steer, as a part that is to be merged with what precedes it.
+    """
 
     cascade: Cascade
     assume: tuple[Expr, ...]
@@ -55,6 +58,7 @@ class Problem:
     coordinates: tuple[Coordinate, ...]
     others: dict[str, tuple[tuple[str, ...], np.ndarray]]
     params: dict[str, Fraction]
+    behind: bool = False
 
     @cached_property
     def order(self) -> int:
@@ -110,8 +114,9 @@ class Problem:
         length = len(prefix) + len(suffixes[0])
         arrays = {name: self._laid_out(field, name, prefix, suffixes) for name in self.inputs}
         moves = {name: np.zeros((1,) + arrays[name].shape[1:], bool) for name in self.inputs}
+        along = slice(0, length) if moving_suffix else self.part(len(prefix), length)
         for name, place in moving or self.coordinates:
-            moves[name][self._place(name, place, slice(0, length if moving_suffix else len(prefix)))] = True
+            moves[name][self._place(name, place, along)] = True
         for name, (axes, values) in self.others.items():
             arrays[name] = self._placed(axes, field.array(values))
             moves[name] = np.zeros(arrays[name].shape, bool)
@@ -121,6 +126,10 @@ class Problem:
             sizes[axis] = int(number_at(count, sizes, self.params))
         setting = Setting(field, self.axes, sizes, arrays, moves, self.params, len(suffixes), starts)
         return evaluated(setting, side)
+
+    def part(self, count: int, length: int) -> slice:
+        """Where the prefix is among all elements."""
+        return slice(length - count, length) if self.behind else slice(0, count)
 
     def _place(self, name: str, place: tuple[int, ...], along: slice) -> tuple[slice | int, ...]:
         """Where a coordinate of some elements is in the laid-out array of its input."""
@@ -135,7 +144,7 @@ class Problem:
         shape = tuple(self.sizes[axis] for axis in own)
         after = field.array(np.stack([suffix[:, columns] for suffix in suffixes]))
         before = np.broadcast_to(field.array(prefix[:, columns]), (len(suffixes), *prefix[:, columns].shape))
-        elements = np.concatenate([before, after], axis=1).reshape(len(suffixes), -1, *shape)
+        elements = np.concatenate([after, before] if self.behind else [before, after], axis=1).reshape(len(suffixes), -1, *shape)
         return self._placed((self.axis, *own), elements, batch=True)
 
     def _placed(self, axes: tuple[str, ...], values: np.ndarray, batch: bool = False) -> np.ndarray:
@@ -194,15 +203,17 @@ class Problem:
         return result
 
 
-def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fraction] | None = None) -> Problem:
+def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fraction] | None = None, behind: bool = False) -> Problem:
     """The problem of a cascade, with axes as short as its formulas allow.
 
     `given` are values of parameters; others are 1/2, or 2 if they count.  A rounding that may be regrouped
-    (`reassociate=True`) is left out: what it would refuse, the user has allowed.
+    (`reassociate=True`) is left out: what it would refuse, the user has allowed.  Where parts are to merge (`behind`), a map
+    stands for the states that it goes on from.
     """
     cascade = replace(cascade, reductions=tuple(_regrouped(reduction) for reduction in cascade.reductions))
     results = {reduction.symbol: reduction.source for reduction in cascade.reductions}
-    outputs = tuple(substitute(_unrounded(output), results) for output in cascade.outputs)
+    seen = tuple(reduction.symbol for reduction in cascade.reductions) if behind and cascade.maps else cascade.outputs
+    outputs = tuple(substitute(_unrounded(output), results) for output in seen)
     terms = subterms(*outputs, *assume)
     sizes = {axis: _length(axis, cascade, terms) for axis in _axes_of((*outputs, *assume)) if axis != cascade.axis}
     inputs = {term.name: term.axes for term in terms if term.op == "input"}
@@ -215,7 +226,7 @@ def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fracti
             others[name] = axes, _spread(shape)
     params = {term.name: (given or {}).get(term.name, Fraction(2) if _counts(term, terms) else Fraction(1, 2))
               for term in terms if term.op == "param"}
-    return Problem(cascade, assume, outputs, sizes, tuple(coordinates), others, params)
+    return Problem(cascade, assume, outputs, sizes, tuple(coordinates), others, params, behind)
 
 
 def _regrouped(reduction: Reduction) -> Reduction:

@@ -196,6 +196,8 @@ def _result(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
                    "one element after the other": trial.one_by_one, "all elements at once": lambda: trial.lifted("ABC")}
     if trial.form.order == "commutative":
         bracketings["C ⊕ (A ⊕ B)"] = lambda: trial.merged("C", "(AB)")
+    if not trial.form.merges:
+        del bracketings["A ⊕ (B ⊕ C)"]
     for how, state in bracketings.items():
         final = trial.carrier.finalized(state(), trial.instance)
         for number, (output, wanted) in enumerate(zip(trial.form.outputs, expected, strict=True), 1):

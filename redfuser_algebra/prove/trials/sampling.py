@@ -67,7 +67,7 @@ class Space:
     def _drawn(self, draw, st, infinite: bool) -> Trial:
         length = draw(st.integers(self.shortest, max(LONGEST, self.shortest)))
         groups = draw(st.lists(st.integers(0, 2), min_size=length, max_size=length))
-        if self.form.order == "ordered":
+        if self.form.order != "commutative":
             groups = sorted(groups)
         sizes = {**self.sizes, **self.form.lengths(length)}
         arrays = {name: self._array(draw, st, name, own, sizes, infinite) for name, own in self.operator.inputs.items()}

@@ -4,6 +4,7 @@ In: an evaluation and a scan.  Out: laid-out arrays.  Written a second time, apa
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,23 +18,27 @@ if TYPE_CHECKING:
 def scanned(evaluation: Evaluation, term: Expr) -> np.ndarray:
     """The last state, or the states after or before every element along the axis."""
     axis, names, place, every = term.attrs
-    number, dim, length = len(names), evaluation.instance.dim(axis), len(evaluation.along_positions(axis))
+    number, dim = len(names), evaluation.instance.dim(axis)
     held = {name: evaluation.number(start) for name, start in zip(names, term.args[:number], strict=True)}
-    parts: dict[Expr, Expr] = {}
-    steps = [_taken_apart(step, axis, parts) for step in term.args[number:]]
-    values = {name.name: evaluation.number(part) for part, name in parts.items()}
-    seen = []
-    for at in range(length):
-        step = evaluation.with_symbols({f"state {name}": value for name, value in held.items()} | {
-            name: np.take(value, [at] if value.shape[dim] > 1 else [0], dim) for name, value in values.items()})
-        after = {name: step.number(each) for name, each in zip(names, steps, strict=True)}
-        seen.append((after if every == "after" else held)[names[place]])
-        held = after
+    passed = [held, *stepped(evaluation, axis, held, dict(zip(names, term.args[number:], strict=True)))]
     if not every:
-        return held[names[place]]
+        return passed[-1][names[place]]
+    seen = [states[names[place]] for states in (passed[1:] if every == "after" else passed[:-1])]
     if not seen:
         return np.take(evaluation.arithmetic.full(0, evaluation.ndim), [], dim)
     return np.concatenate(np.broadcast_arrays(*seen), dim)
+
+
+def stepped(evaluation: Evaluation, axis: str, held: Mapping[str, np.ndarray], steps: Mapping[str, Expr]) -> Iterator[dict[str, np.ndarray]]:
+    """The states after every element, from those held before."""
+    dim, parts = evaluation.instance.dim(axis), {}
+    steps = {name: _taken_apart(step, axis, parts) for name, step in steps.items()}
+    values = {name.name: evaluation.number(part) for part, name in parts.items()}
+    for at in range(len(evaluation.along_positions(axis))):
+        step = evaluation.with_symbols({f"state {name}": value for name, value in held.items()} | {
+            name: np.take(value, [at] if value.shape[dim] > 1 else [0], dim) for name, value in values.items()})
+        held = {name: step.number(each) for name, each in steps.items()}
+        yield held
 
 
 def _taken_apart(step: Expr, axis: str, parts: dict[Expr, Expr]) -> Expr:

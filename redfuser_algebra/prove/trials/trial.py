@@ -14,6 +14,7 @@ from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.trials.arithmetic import EXACT, Arithmetic, Evaluation, Instance
 from redfuser_algebra.prove.trials.extended import shown
+from redfuser_algebra.prove.trials.in_order import OnlineCarrier
 from redfuser_algebra.prove.trials.parts import Carrier, Held, Part, Values
 
 LETTERS = "ABC"
@@ -38,7 +39,7 @@ class Trial:
     @property
     def carrier(self) -> Carrier:
         """The form in the arithmetic of the trial."""
-        return Carrier(self.form, self.arithmetic)
+        return (Carrier if self.form.merges else OnlineCarrier)(self.form, self.arithmetic)
 
     def of(self, letters: str) -> Instance:
         """The elements of some parts, in order."""
