@@ -49,6 +49,7 @@ def test_a_sound_kernel_passes():
     assert [(c.length, c.mode) for c in found.cases] == [(3, "in step"), (3, "random warps"), (2500, "in step")]
     assert all(b.registers > 0 and b.occupancy > 0 and b.instructions > 0 for b in found.binaries)
     assert found.estimate.bound in ("memory", "issue") and heard[-1][0] <= heard[-1][1]
+    assert not any(replace(found.binaries[0], **fault).passed for fault in ({"stack": 8}, {"spilled": 8}, {"fits": replace(found.binaries[0].fits, part=0.0)}))
     told = json.loads(json.dumps(found.to_json()))
     assert told["passed"] and told["operator"] == "logsumexp" and "2500, in step: ok" in str(found)
 

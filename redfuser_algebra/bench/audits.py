@@ -27,7 +27,7 @@ TITLE = """# The CUDA kernels, audited without a GPU
 
 Each kernel was compiled for sm_80 and sm_90a, and its PTX was executed on the CPU, warps in step and, at up to 2048 elements, in
 random order, against the operator in float64.  A size is a length of the reduced axis, or rows × length where matrices are
-multiplied in tiles.  Registers and spilled bytes are the most of any launch, the error is the largest in units of its limit, and
+multiplied in tiles.  Registers, and bytes spilled or on the stack, are the most of any launch, the error is the largest in units of its limit, and
 bytes and passes over the banks of shared memory are those of the last size, over the ideal.  Times are estimated for the {card};
 no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is to be audited again.
 
@@ -94,7 +94,7 @@ def cells(found: dict) -> list[str]:
     ran = dict.fromkeys(_said(case["rows"], case["length"]) for case in cases)
     full = (_said(*((0, size) if isinstance(size, int) else size)) for size in SIZES[FULL][found["tiles"]])
     return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(ran), ", ".join(size for size in full if size not in ran),
-            str(max(b["registers"] for b in binaries)), str(max(b["spilled"] for b in binaries)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
+            str(max(b["registers"] for b in binaries)), str(max(b["spilled"] + b["stack"] for b in binaries)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
             f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
 
 

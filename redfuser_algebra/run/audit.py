@@ -69,6 +69,7 @@ class Binary:
     threads: int
     registers: int
     spilled: int
+    stack: int
     shared: int
     instructions: int
     fits: Occupancy
@@ -80,8 +81,8 @@ class Binary:
 
     @property
     def passed(self) -> bool:
-        """Nothing spilled, and a block fits."""
-        return self.spilled == 0 and self.occupancy > 0
+        """Nothing spilled, no array in local memory, and a block fits."""
+        return self.spilled == self.stack == 0 and self.occupancy > 0
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
                 last = (binding, ran) if ran else last
             done = _told(progress, done + 1, steps)
         for architecture in architectures:
-            binaries += [Binary(architecture, threads, binary.registers, binary.spilled, binary.shared, binary.instructions,
+            binaries += [Binary(architecture, threads, binary.registers, binary.spilled, binary.stack, binary.shared, binary.instructions,
                                 occupancy(on, binary.registers, binary.shared, threads))
                          for binary, _, threads in kernel.file.binaries(kernel.given(binding), architecture)]
             done = _told(progress, done + 1, steps)
@@ -307,7 +308,7 @@ def _lines(audit: Audit) -> list[str]:
     lines = [f"{audit.operator} ({audit.dtype}): {'passed' if audit.passed else 'FAILED'}, without a GPU"]
     lines += [f"  {audit.note}"] if audit.note else []
     for b in audit.binaries:
-        lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.shared} B shared, {b.instructions} instructions, "
+        lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.stack} B of stack, {b.shared} B shared, {b.instructions} instructions, "
                      f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")
     for c in audit.cases:
         counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
