@@ -34,7 +34,7 @@ DISTRIBUTES = frozenset((
 # An element that is inf − inf = NaN is the first of the largest to NumPy.  The form compares what it keeps of x itself,
 # which is not NaN there, and its dangers say so.
 COMPARES_RAW = frozenset(("farthest_index_1d",))
-EXAMPLES = settings.default.max_examples // 3
+EXAMPLES = settings.default.max_examples // 4
 ROUNDING = UNIT["float64"]
 
 
