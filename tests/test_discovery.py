@@ -16,7 +16,9 @@ from redfuser_algebra.discover.facts import Facts
 from redfuser_algebra.discover.question import asked
 from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.language.operator import define
+from redfuser_algebra.run.conditioning import form_error_bounds
 from redfuser_algebra.run.reference import fused_by_tree, reference
+from redfuser_algebra.run.tolerance import UNIT
 
 WORDS = {
     "softmax": 2, "attention": 3, "mla": 3, "moe_routing": 3, "logsumexp": 2, "variance": 3, "moment_of_inertia": 3,
@@ -139,6 +141,22 @@ def test_near_twins_do_not_fuse(operator):
 def test_reassociable_rounding_is_partly_fusable(name):
     verdict = ra.decide(ra.operators[name])
     assert (verdict.status, verdict.reason, verdict.fusable) == ("partly", "rounding", True)
+
+
+@pytest.mark.parametrize("rounded", [
+    "round(x * (127 / max(abs(x), l)), {})", "round(127 * x / max(abs(x), l), {})", "cast(x / sqrt(sum(x * x, l) / 8), 'bfloat16', {})",
+    "cast(exp(x - max(x, l)), 'float8_e4m3', {})", "round(255 * exp2(x - max(x, l)), {})",
+    "cast(exp(x - max(x, l)) / sum(exp(x - max(x, l)), l), 'float16', {})",
+])
+def test_a_rounding_moves_with_its_scale_however_that_is_written(rounded):
+    """One part gives the operator as written: only between parts anything is rounded at another scale."""
+    operator, x = ra.parse_operator(f"sum({rounded.format('reassociate=True')} * y, l)"), np.random.default_rng(3).standard_normal((2, 8))
+    verdict, binding = ra.decide(operator), operator.bind(*x)
+    assert (verdict.status, verdict.reason) == ("partly", "rounding")
+    right, form = reference(operator, binding), verdict.fused.form
+    bound = form_error_bounds(operator, form, binding, UNIT["float64"])
+    assert math.isclose(fused_by_tree(operator, form, binding, (8,), 0), right, rel_tol=1e-12)
+    assert abs(fused_by_tree(operator, form, binding, (3, 1, 4), 0) - right) <= bound
 
 
 def test_an_undeclared_sign_is_a_condition_and_a_declared_one_is_not():

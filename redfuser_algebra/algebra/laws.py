@@ -11,7 +11,7 @@ and run over the reduced axis l; the other functions are elementwise.  Condition
 | pivot(p, q) | p and q are the old and the new value of one pivot |
 | element(a) | a does not see the new pivot |
 | positive(a), nonnegative(a), nonpositive(a) | the sign, known from the terms' construction |
-| bounded(a, p) | abs(a) is at most a fixed multiple of p, for every element |
+| bounded(a, p) | p is 0 only where every element a is, as when abs(a) is at most a multiple of p |
 | below(a, q), above(a, q) | a <= q, or a >= q, for every element |
 | settled(a, p, q) | a = q happens only where a = p and p = q (as when a <= p <= q) |
 | distinct(a, q) | no element a has two of the values q over the contracted axis |
@@ -276,7 +276,10 @@ PRODUCTS = (
 
 ROUNDING = (
     Law("rounding_moves_ratio", "rounded(a * ratio(p, q))", "rounded(a) * ratio(p, q)", "pivot(p, q)", tag="rounding"),
-    *(Law(f"rounding_moves_{f}_of_shift", f"rounded(a * {f}(shift(p, q)))", f"rounded(a) * {f}(shift(p, q))", "pivot(p, q)", tag="rounding") for f in ("exp", "exp2")),
+    *(Law(f"rounding_moves_{f}_of_shift", f"rounded(a * {f}(shift(p, q)))", f"rounded(a) * {f}(shift(p, q))", "pivot(p, q)", tag="rounding")
+      for f in ("exp", "exp2")),
+    Law("rounding_moves_divisor", "rounded(a * reciprocal(q))", "rounded(a * reciprocal(p)) * ratio(p, q)",
+        "pivot(p, q), positive(p)", tag="rounding"),
 )
 
 DISABLED = (

@@ -241,7 +241,8 @@ def _order(facts: Facts, a: Expr, p: Expr, meets: str) -> Iterator[Fact]:
     elif facts.above(a, p):
         yield _related("order", a, "≥", p)
     elif meets == "scaled":
-        yield Fact("order", f"|{said(a)}| is at most a fixed multiple of {said(p)}", (a, "bounded", p))
+        stated = f"|{said(a)}| is at most a fixed multiple of {said(p)}" if facts.bounded(a, p) else f"{said(p)} is 0 only where every {said(a)} is"
+        yield Fact("order", stated, (a, "bounded", p))
     motion = facts.motion(p)
     if motion:
         yield _related("motion", p, "≤" if motion == POSITIVE else "≥", primed(p))

@@ -151,11 +151,16 @@ class Encoder:
     def _pair(self, a: Expr, pivot: Expr, head: str, *relations: str) -> str:
         """a, an element, meets a pivot: the laws of recentring may apply."""
         self.names.add(head)
+        new = self._moving_pivot(pivot)
+        self._relate(a, pivot, relations)
+        return f'(App2 "{head}" {self.term(a)} {new})'
+
+    def _moving_pivot(self, pivot: Expr) -> str:
+        """The new value of a pivot, of which the laws now know the old one."""
         old, new = self.leaf(pivot, "K"), self.term(pivot)
         self.lines.append(f"(pivot {old} {new})")
         self._signed(old, pivot)
-        self._relate(a, pivot, relations)
-        return f'(App2 "{head}" {self.term(a)} {new})'
+        return new
 
     def _relate(self, a: Expr, pivot: Expr, relations: Iterable[str]) -> None:
         """What holds between an element and a pivot, said once it is known that they meet."""
@@ -301,7 +306,22 @@ class Encoder:
         if not expr.attrs[-1]:
             return self._applied(expr)
         self.names.add("rounded")
-        return f'(Rounded "{_head(expr)}" {self.term(expr.args[0])})'
+        return f'(Rounded "{_head(expr)}" {self._over_pivot(expr.args[0])})'
+
+    def _over_pivot(self, inside: Expr) -> str:
+        """What is rounded; a / b of an element and a pivot if it is that: here the pivot may be a sum over the element, too."""
+        quotient = inside.op in ("divide", "scaled") or inside.op == "multiply" and inside.args[1].op == "reciprocal"
+        if not quotient:
+            return self.term(inside)
+        a, b = inside.args[0], inside.args[1].args[0] if inside.op == "multiply" else inside.args[1]
+        if self.moving and is_pivot(b) and self.varies(a):
+            outweighed = self.facts.outweighs(b, a)
+            if outweighed and not sees_pivot(a):
+                return self._define(self._pair(a, b, "divide", "bounded"))
+            self._moving_pivot(b)
+            if outweighed and self.facts.sign(a) == POSITIVE:
+                self.lines.append(f"(positive {self.leaf(b, 'K')})")
+        return self.term(call("divide", a, b))
 
     def _power(self, expr: Expr) -> str:
         power = _small_power(expr)

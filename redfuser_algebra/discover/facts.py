@@ -102,6 +102,20 @@ class Facts:
         size = a if self.sign(a) in _UP else Expr("abs", (a,))
         return self.below(size, p)
 
+    def outweighs(self, p: Expr, a: Expr) -> bool:
+        """Whether p ≥ 0 is 0 only where a is: it bounds a, or has a sum in it to which every element gives |a| or a²."""
+        p = self.meaning(p)
+        if p.op == "sqrt":
+            return any(self.outweighs(p.args[0], square) for square in (a * a, a**2))
+        if p.op == "maximum" or p.op == "add" and self.sign(p) in _UP:
+            return any(self.outweighs(part, a) for part in p.args)
+        if p.op in ("multiply", "divide") and self.sign(p.args[1]) == POSITIVE:
+            return self.outweighs(p.args[0], a)
+        size = sorted_operands(a if self.sign(a) in _UP else Expr("abs", (a,)))
+        result = self.results.get(p.name) if p.op == "symbol" else None
+        summed = result is not None and result.monoid == "sum" and _covers(result.mask, self.mask)
+        return summed and size is sorted_operands(result.body) or self.bounded(a, p)
+
     def settled(self, a: Expr, p: Expr) -> bool:
         """Whether a equals a later value of p only where it equals p and p has not moved."""
         p = self.meaning(p)

@@ -93,6 +93,9 @@ def _structure() -> Iterable[str]:
     yield rule("multiply_commutes, multiply_associates, multiply_one",
                "(= e (Mul (Term q c k g) (Term r d l h)))",
                "(union e (Term (* q r) (multiset-sum c d) (multiset-sum k l) (multiset-sum g h)))")
+    yield rule("multiply_commutes, multiply_associates",
+               "(= e (Rounded how m)) (= m (Term q c k g)) (= x (Of f)) (multiset-contains c x)",
+               "(union m (Mul (Term q (multiset-remove c x) k g) f))")
     kept = f'(multiset-of (Of (Kept "sum" m (Term {_ONE} {_NIL} {_NIL} g))))'
     yield rule("sum_pulls_invariant, sum_of_invariant", '(= e (Red "sum" m (Term q c k g)))',
                f"(union e (Term q c (multiset-sum k {kept}) {_NIL}))")

@@ -25,6 +25,7 @@ from redfuser_algebra.discover.ordered import matrices
 from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
 from redfuser_algebra.discover.recurrence import Recurrence, is_ordered, recurrence
+from redfuser_algebra.discover.scales import about_scales
 from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums
@@ -114,7 +115,7 @@ class Search:
         if reduction.monoid == "sum" and whole.op == "where" and self.axis not in whole.args[0].axes and self.facts.moves(whole):
             condition, *values = whole.args
             return call("where", condition, *(self._of(reduction, value) for value in values))
-        body = self.pivots.abstract(about_means(about_largest(whole, self.facts), self.facts))
+        body = self.pivots.abstract(about_scales(about_means(about_largest(whole, self.facts), self.facts), self.facts))
         mask = None if reduction.mask is None else self.pivots.abstract(reduction.mask)
         if mask is not None and sees_pivot(mask):
             moving, mask = _split(mask)

@@ -1,0 +1,55 @@
+"""What is rounded, written as an element over one scale: round(x · (127 / s)) rounds x / (s / 127).
+
+So there is one way for an element and a moving scale to meet, whatever the order of the factors: the law that moves
+roundings knows that one.  Only roundings that may be moved are looked into.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+
+from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const
+
+
+def about_scales(body: Expr, facts: Facts) -> Expr:
+    """`body` with every product and quotient of elements and moving scales inside a reassociable rounding as one quotient."""
+    done: dict[Expr, Expr] = {}
+
+    def walk(term: Expr) -> Expr:
+        if term not in done:
+            args = tuple(map(walk, term.args))
+            movable = term.op in ("round", "cast") and term.attrs[-1]
+            done[term] = children_replaced(term, tuple(_over_scale(arg, facts) for arg in args) if movable else args)
+        return done[term]
+
+    return walk(body) if facts.moves(body) else body
+
+
+def _over_scale(term: Expr, facts: Facts) -> Expr:
+    factors = list(_factors(term, True))
+    scales = [(factor, above) for factor, above in factors if facts.axis not in factor.axes]
+    elements = [(factor, above) for factor, above in factors if facts.axis in factor.axes]
+    if not any(facts.moves(scale) for scale, _ in scales) or any(facts.moves(element) for element, _ in elements):
+        return term
+    scales.sort(key=lambda each: not facts.moves(each[0]))
+    return call("divide", _quotient(elements), _quotient((scale, not above) for scale, above in scales))
+
+
+def _factors(term: Expr, above: bool) -> Iterator[tuple[Expr, bool]]:
+    """The factors of a term, each with whether it stands above the line."""
+    if term.op in ("multiply", "divide"):
+        yield from _factors(term.args[0], above)
+        yield from _factors(term.args[1], above == (term.op == "multiply"))
+    elif term.op == "reciprocal":
+        yield from _factors(term.args[0], not above)
+    else:
+        yield term, above
+
+
+def _quotient(factors: Iterable[tuple[Expr, bool]]) -> Expr:
+    sides: dict[bool, list[Expr]] = {True: [], False: []}
+    for factor, above in factors:
+        sides[above].append(factor)
+    over, under = (reduce(lambda a, b: a * b, side) if side else const(1) for side in sides.values())
+    return call("divide", over, under) if sides[False] else over
