@@ -14,7 +14,7 @@ import pytest
 import redfuser_algebra as ra
 from redfuser_algebra.bench import commands, levels, measure, peers, plot, report, scaling
 from redfuser_algebra.bench.measure import Measured, Timed
-from redfuser_algebra.bench.workloads import COMPILERS, COPY, ROW_SUM, WORKLOADS, Target
+from redfuser_algebra.bench.workloads import COMPILERS, COPY, READS, ROW_SUM, WORKLOADS, Target
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.lower.schedule import LEVELS
 
@@ -35,6 +35,7 @@ def without_compilers(monkeypatch):
             for peer in peers.PEERS]
     library = lambda module: {"scipy": np, "torch": np}.get(module, found.get(module, "not installed (no module)"))
     monkeypatch.setattr(measure, "_kernel", kernel)
+    monkeypatch.setattr(measure, "READS", READS | {"reading": lambda **arrays: READS["torch_reading"](np, **arrays)})
     monkeypatch.setattr(measure, "PEERS", ours)
     for module in (measure, report, peers):
         monkeypatch.setattr(module, "library", library)
@@ -64,7 +65,7 @@ def ticking():
 def test_contestants_are_checked_before_they_are_timed():
     row = measure.measured(SIMPLE, runs=2, clock=ticking())
     found = row.contestants
-    assert set(found) == {"redfuser", "NumPy", "SciPy", "torch eager", "torch.compile", "JAX jit", "row sum"}
+    assert set(found) == {"redfuser", "reading alone", "reading alone, torch", "NumPy", "SciPy", "torch eager", "torch.compile", "JAX jit", "row sum"}
     assert found["redfuser"].times == [1000, 1000] and found["redfuser"].error < 1e-6 and found["redfuser"].why == ""
     assert found["SciPy"].times == [] and 0.009 < found["SciPy"].error < 0.011 and found["SciPy"].why.startswith("wrong: ")
     assert found["torch eager"].times == [] and found["torch eager"].why.startswith("failed: AttributeError")
@@ -98,6 +99,20 @@ def test_ratios_are_of_medians_and_to_the_fastest():
     row = Measured("w", (1,), {name: Timed(times=each) for name, each in times.items()}, ())
     assert row.ours == 2.0 and row.ratio(Target(COMPILERS, 0.5)) == 0.5
     assert row.ratio(Target(ROW_SUM, 1.2)) is None and row.ratio(Target(("NumPy",), 1.0)) is None
+
+
+def test_reading_takes_what_the_fastest_takes_that_reads_all():
+    """Floors may read less than all inputs; a contestant that is faster than the sum of them has read them, too."""
+    times = {"redfuser": [3.0], "JAX jit": [6.0], "reading alone": [2.0], "row sum": [1.0]}
+    row = Measured("w", (1,), {name: Timed(times=each) for name, each in times.items()}, ())
+    assert row.reading == 2.0 and row.allowed(Target(COMPILERS, 0.5)) == 1 / 3 and row.allowed(Target(("NumPy",), 1.0)) is None
+    row.contestants["reading alone"].times = [5.0]
+    assert row.reading == 3.0 and row.allowed(Target(COMPILERS, 0.5)) == row.ratio(Target(COMPILERS, 0.5)) == 0.5
+
+
+def test_sums_of_all_inputs_are_read():
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(4)
+    assert [float(each) for each in READS["reading"](x=x, y=y)] == [15.0, 6.0] == READS["torch_reading"](np, x=x, y=y)
 
 
 @pytest.mark.parametrize("target, said", [
@@ -168,7 +183,7 @@ def test_json_report_and_plot(redfuser, tmp_path):
     assert set(first["contestants"]["NumPy"]) == {"milliseconds", "runs", "error", "why"} and first["contestants"]["NumPy"]["runs"] == 1
     assert first["contestants"]["SciPy"]["milliseconds"] is None and first["contestants"]["SciPy"]["why"].startswith("wrong")
     floor, compilers = first["targets"]
-    assert set(floor) == {"of", "most", "ratio", "met"} and floor["met"] == (floor["ratio"] <= floor["most"]) and compilers["met"] is None
+    assert set(floor) == {"of", "most", "ratio", "met", "allowed"} and floor["met"] == (floor["ratio"] <= floor["most"]) and compilers["met"] is None
     written = (tmp_path / "b.md").read_text()
     assert "| simple | 5 × 60 |" in written and "nothing to compare with" in written and "- SciPy wrong" in written
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
@@ -199,17 +214,18 @@ def test_mistakes_are_told_in_one_message(redfuser, words, said):
 
 
 def test_missed_targets_are_listed():
-    times = {"redfuser": [3.0], "torch.compile": [3.0], "row sum": [2.0], "row sum, torch": [1.0]}
+    times = {"redfuser": [3.0], "torch.compile": [3.0], "reading alone": [1.5], "row sum": [2.0], "row sum, torch": [1.0]}
     targets = (Target(ROW_SUM, 1.15), Target(COMPILERS, 1.0), Target(COMPILERS, 1 / 2), Target(("NumPy",), 1.0))
     results = report.Results(2, 1, [Measured("w", (1,), {name: Timed(times=each) for name, each in times.items()}, targets)],
                              [scaling.Length("v", 1 << 20, 10.0), scaling.Length("v", 1 << 21, 60.0)], [scaling.Compiled("v", 3.5, 0.1, 0.05, 0.1)])
     assert report.missed(results) == [
-        "w: ≤ 1.15 × row sum, measured 3.00", "w: ≥ 2 × faster than the best of torch.compile, JAX jit, measured 1.00",
+        "w: ≤ 1.15 × row sum, measured 3.00; reading alone allows 1.50",
+        "w: ≥ 2 × faster than the best of torch.compile, JAX jit, measured 1.00; reading alone allows 2.00",
         "time linear in the length: an element takes 3.00 times as long at twice the length somewhere", "compiling v: ≤ 3 s, measured 3.50 s"]
     assert report.summary(results) == "1 workloads: 1 of 3 targets met, 1 without a peer to compare with"
     head, (row,) = report.table(results.rows)
     assert dict(zip(head, row, strict=True)) == {
-        "workload": "w", "shape": "1", "redfuser, ms": "3", "torch.compile": "1.00", "row sum": "0.33",
+        "workload": "w", "shape": "1", "redfuser, ms": "3", "torch.compile": "1.00", "reading alone": "0.50", "row sum": "0.33",
         "targets": "≤ 1.15 × row sum: 3.00 MISSED; ≤ 1 × the best of torch.compile, JAX jit: 1.00 met; "
                    "≥ 2 × faster than the best of torch.compile, JAX jit: 1.00 MISSED; ≤ 1 × NumPy: nothing to compare with"}
 

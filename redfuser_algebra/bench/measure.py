@@ -15,7 +15,7 @@ import numpy as np
 
 import redfuser_algebra as ra
 from redfuser_algebra.bench.peers import PEERS, Call, library
-from redfuser_algebra.bench.workloads import Target, Workload
+from redfuser_algebra.bench.workloads import READS, Target, Workload
 
 OURS = "redfuser"
 TOLERANCE = 1e-3
@@ -28,7 +28,7 @@ REST, PATIENCE = 0.02, 1.0
 """Seconds without work in this process before a turn begins, and seconds after which it begins all the same.  Threads of
 OpenMP spin for 4 to 9 ms after their work, those of OpenBLAS for 2²⁸ cycles (130 ms), on cores that the next one needs."""
 
-FLOORS = ("row_sum", "torch_row_sum", "copy", "torch_copy", "gemm")
+FLOORS = (*READS, "row_sum", "torch_row_sum", "copy", "torch_copy", "gemm")
 """Keys of peers that do less than the workload: there is nothing to compare."""
 
 Clock = Callable[[], float]
@@ -68,6 +68,18 @@ class Measured:
         times = [each for each in times if each]
         return self.ours / min(times) if times and self.ours else None
 
+    @property
+    def reading(self) -> float | None:
+        """The least time in which all inputs were read: by sums of them, or by the fastest of all contestants."""
+        less = {peer.name for peer in PEERS if peer.key in FLOORS and peer.key not in READS}
+        times = [each.milliseconds for name, each in self.contestants.items() if name not in less]
+        return min((each for each in times if each), default=None)
+
+    def allowed(self, target: Target) -> float | None:
+        """The ratio of a kernel that takes as long as reading all inputs once; no kernel has a smaller one."""
+        ratio = self.ratio(target)
+        return ratio and ratio * self.reading / self.ours
+
     def record(self) -> dict[str, object]:
         """The row as data for JSON."""
         ratios = [(target, self.ratio(target)) for target in self.targets]
@@ -75,7 +87,8 @@ class Measured:
             "workload": self.workload, "shape": list(self.shape),
             "contestants": {name: {"milliseconds": each.milliseconds, "runs": len(each.times), "error": each.error, "why": each.why}
                             for name, each in self.contestants.items()},
-            "targets": [asdict(target) | {"of": list(target.of), "ratio": ratio, "met": None if ratio is None else ratio <= target.most}
+            "targets": [asdict(target) | {"of": list(target.of), "ratio": ratio, "met": None if ratio is None else ratio <= target.most,
+                                                                 "allowed": self.allowed(target)}
                         for target, ratio in ratios]}
 
 
@@ -100,7 +113,7 @@ def _entrants(workload: Workload, arrays: dict[str, np.ndarray]) -> Iterator[tup
     """Name, key, and how to make the call of each contestant, or why there is none."""
     yield OURS, OURS, lambda: _kernel(workload, arrays)
     for peer in PEERS:
-        function, module = workload.peers.get(peer.key), library(peer.module)
+        function, module = (workload.peers | READS).get(peer.key), library(peer.module)
         if function is not None:
             prepared = module if isinstance(module, str) else lambda peer=peer, module=module, function=function: peer.prepare(module, function, arrays)
             yield peer.name, peer.key, prepared

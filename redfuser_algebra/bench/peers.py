@@ -80,13 +80,15 @@ PEERS = (
     Peer("torch.compile", "torch", "torch", _compiled),
     Peer("torch SDPA", "sdpa", "torch", _eager),
     Peer("JAX jit", "jax", "jax", _jit),
+    Peer("reading alone", "reading", "numpy", _numpy),
+    Peer("reading alone, torch", "torch_reading", "torch", _eager),
     Peer("row sum", "row_sum", "numpy", _numpy),
     Peer("row sum, torch", "torch_row_sum", "torch", _eager),
     Peer("copy", "copy", "numpy", _numpy),
     Peer("copy, torch", "torch_copy", "torch", _eager),
     Peer("bare GEMM", "gemm", "numpy", _numpy),
 )
-"""In the order in which they are shown.  The last five are floors: what reading, copying or multiplying alone takes."""
+"""In the order in which they are shown.  The last seven are floors: what reading, copying or multiplying alone takes."""
 
 
 @cache

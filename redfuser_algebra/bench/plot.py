@@ -8,7 +8,8 @@ from redfuser_algebra.bench.measure import OURS, Measured
 from redfuser_algebra.language.errors import OperatorError
 
 COLOURS = {"NumPy": "#4c72b0", "SciPy": "#8172b3", "torch eager": "#dd8452", "torch.compile": "#c44e52", "torch SDPA": "#937860",
-           "JAX jit": "#55a868", "row sum": "#8c8c8c", "row sum, torch": "#8c8c8c", "copy": "#64b5cd", "copy, torch": "#64b5cd", "bare GEMM": "#ccb974"}
+           "JAX jit": "#55a868", "reading alone": "#000000", "reading alone, torch": "#000000",
+           "row sum": "#8c8c8c", "row sum, torch": "#8c8c8c", "copy": "#64b5cd", "copy, torch": "#64b5cd", "bare GEMM": "#ccb974"}
 
 
 def checked(path: Path) -> Path:
