@@ -271,6 +271,8 @@ def decide(operator: Operator | Callable, *, axis: str | None = None, prefer: st
     """Whether an operator can run in one pass: fusable, partly, not fusable or undecided, with the evidence."""
     if prefer not in PREFERENCES:
         raise OperatorError(f"prefer={prefer!r}", "there is no such preference", f"choose one of {', '.join(PREFERENCES)}")
+    if not isinstance(limits, Limits | None):
+        raise OperatorError(f"limits={limits!r:.60}", "it does not say how far to search", "give ra.Limits(nodes=…)")
     decision = run_passes(operator, axis, Settings(limits or Limits(), prefer))
     main = decision.main
     fused = Fused(decision.operator, main.form, decision) if main.form else None

@@ -41,6 +41,9 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     `axis` chooses which cascade the fused form is about; by default the deepest one.  Raises OperatorError for an
     operator without reductions, without reductions over `axis`, or with a word that is no longer declared.
     """
+    if not callable(operator):
+        raise OperatorError(f"fusing {operator!r:.60}", "it is no operator, nor a function that describes one",
+                            "write one with @ra.operator, or take one of the catalogue: ra.operators[\"softmax\"]")
     operator = operator if isinstance(operator, Operator) else trace(operator)
     check_declared(*operator.outputs, *operator.assume)
     found = _cascades(operator, axis)

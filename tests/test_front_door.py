@@ -100,7 +100,11 @@ def test_a_verdict_says_what_and_why():
 @pytest.mark.parametrize("use", [
     lambda: ra.fuse(attention, axis="z"), lambda: ra.fuse(attention, prefer="fast"),
     lambda: ra.fuse(attention)(1, 2), lambda: ra.fuse(attention)(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2)), backend="tpu"),
-    lambda: ra.operators["atention"], lambda: ra.parse_operator("sum(exq(x), l)"),
+    lambda: ra.operators["atention"], lambda: ra.parse_operator("sum(exq(x), l)"), lambda: ra.fuse(3), lambda: ra.decide(None),
+    lambda: ra.fuse(attention, limits=5), lambda: ra.fuse(attention).stream().merge(3), lambda: ra.fuse(attention).stream(start=-1),
+    lambda: ra.fuse(attention).stream(length=2.5), lambda: ra.fuse(attention).kernel(dtype={"Z": "float32"}),
+    lambda: ra.fuse(attention).kernel(schedule=4), lambda: ra.fuse(attention).export("/proc/attention.py", certificate="none"),
+    lambda: ra.fuse(attention).stream().save("/nowhere/at/all"), lambda: ra.fuse(attention).stream().save("/proc/stream"),
 ])
 def test_a_mistake_is_told_in_three_parts(use):
     with pytest.raises(ra.OperatorError) as raised:

@@ -52,9 +52,9 @@ def test_what_stays_the_same_and_where_it_starts_are_saved():
 
 def test_results_keep_the_dtype_of_what_was_seen(tmp_path):
     f = fused("logsumexp")
-    path = tmp_path / "a.npz"
+    path = tmp_path / "as.named"
     f.stream().update(X.astype(np.float32)).save(path)
-    assert f.load_stream(path).result().dtype == np.float32
+    assert f.load_stream(path).result().dtype == np.float32 and [*tmp_path.iterdir()] == [path]
 
 
 def archive(**header):

@@ -187,7 +187,17 @@ def writable(path: Path) -> Path:
 
 
 def written(path: Path, write: Callable[[object], None]) -> Path:
-    """Write to a file beside the target, then rename: whatever happens, the target is whole or as it was."""
+    """Write to a file beside the target, then rename: whatever happens, the target is whole or as it was.
+
+    Raises OperatorError where the file system does not take it.
+    """
+    try:
+        return _renamed(path, write)
+    except OSError as error:
+        raise OperatorError(f"writing {path}", f"it cannot be written: {error.strerror or error}", "choose another path") from None
+
+
+def _renamed(path: Path, write: Callable[[object], None]) -> Path:
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

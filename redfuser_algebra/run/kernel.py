@@ -87,6 +87,13 @@ class Kernel:
 def made_kernel(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str], schedule: Schedule | None) -> Kernel:
     """The kernel of a form.  Raises OperatorError for a dtype or a form without kernels."""
     natural = natural_kinds(operator)
+    unknown = [name for name in dtype if name not in operator.inputs] if isinstance(dtype, Mapping) else []
+    if unknown:
+        raise OperatorError(f"a kernel of {operator.name} with a dtype for {unknown[0]}", "it has no such input",
+                            f"use one of: {', '.join(operator.inputs)}")
+    if not isinstance(schedule, Schedule | None):
+        raise OperatorError(f"a kernel of {operator.name} with schedule={schedule!r:.40}", "that is no schedule",
+                            "leave it out, or give one of fused.tune(…)")
     wanted = {name: dtype.get(name, "float32") if isinstance(dtype, Mapping) else natural.get(name, dtype) for name in operator.inputs}
     strange = [each for each in wanted.values() if each not in TYPES]
     if strange:

@@ -17,6 +17,7 @@ import numpy as np
 
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.run.environment import Environment
+from redfuser_algebra.run.files import writable, written
 from redfuser_algebra.run.state import Held, State
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def write(file: File, snapshot: Snapshot, form: str) -> None:
         "chunks": [_put_environment(arrays, f"chunk{place}", chunk) for place, chunk in enumerate(snapshot.chunks)],
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(file, **arrays)
+    if hasattr(file, "write"):
+        np.savez(file, **arrays)
+    else:
+        written(writable(Path(file)), lambda opened: np.savez(opened, **arrays))
 
 
 def read(file: File, form: str) -> dict[str, object]:

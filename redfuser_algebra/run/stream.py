@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -54,6 +55,10 @@ class Stream:
             raise OperatorError(f"a stream of {operator.name}", f"its elements see the length of {form.axis!r} from the "
                                 "first one on", "say how many there will be: stream(length=…)")
         self._operator, self._form, self._given, self._final = operator, form, given, length
+        for what, number in (("start", start), ("length", length)):
+            if number is not None and not (isinstance(number, Integral) and number >= 0):
+                raise OperatorError(f"a stream of {operator.name} with {what}={number!r:.40}", "it is no position along the axis",
+                                    "give a whole number of at least 0")
         self._placed, self._next = start is not None, start or 0
         self._fixed: Environment | None = None
         self._state: State | None = None
@@ -85,7 +90,7 @@ class Stream:
         Raises OperatorError for a stream of another form or other inputs, for positions that overlap, and where
         only `stream(start=…)` can say what the positions in `other` are.
         """
-        if other._form is not self._form:
+        if not isinstance(other, Stream) or other._form is not self._form:
             raise OperatorError(f"merging {other!r} into {self!r}", "they run different fused forms",
                                 "make both with .stream() of the same fused operator")
         if other._state is None:
