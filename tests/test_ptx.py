@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ptx_kernels import each, run
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
-from redfuser_algebra.ptx.accesses import passes, sectors
+from redfuser_algebra.ptx.accesses import fast, passes, sectors
 from redfuser_algebra.ptx.arithmetic import ROUGHNESS
 from redfuser_algebra.ptx.decode import TABLE
 from redfuser_algebra.ptx.machine import Mode
@@ -312,6 +312,12 @@ def test_counts_of_accesses_are_those_of_sets(accesses, size):
     words = [{word for n in own for word in range(places[n] // 4, places[n] // 4 + max(size // 4, 1))} for own in groups if own]
     most = [max(sum(word % 32 == bank for word in own) for bank in range(32)) for own in words]
     assert passes(places, active, size, lanes, served) == (sum(map(bool, warps)), size * active.sum(), sum(most), len(words))
+
+
+def test_loops_are_compiled_also_where_they_cannot_be_kept():
+    names = {}
+    exec("def following(x): return x + 1", names)
+    assert fast(names["following"])(1) == 2
 
 
 def test_without_the_check_for_races_random_warps_still_show_one():

@@ -15,10 +15,13 @@ SECTOR, BANKS = 32, 32
 
 @cache
 def fast(function: Callable) -> Callable:
-    """The function compiled; what a compiler made of it is kept on disk."""
+    """The function compiled; what the compiler made of it is kept on disk where there is room."""
     from numba import njit
 
-    return njit(function, cache=True)
+    try:
+        return njit(function, cache=True)
+    except RuntimeError:
+        return njit(function)
 
 
 def fault(notes: np.ndarray, offsets: np.ndarray, active: np.ndarray, base: np.ndarray, span: int, size: int, wanted: int, marked: int) -> int:
