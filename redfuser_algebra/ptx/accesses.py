@@ -81,19 +81,19 @@ def passes(offsets: np.ndarray, active: np.ndarray, size: int, lanes: np.ndarray
     Each group of `served` lanes is one pass, or as many as one bank has different words to give.
     """
     requests, asked, moved, least, warp, group, most = 0, 0, 0, 0, -1, -1, 0
-    words, banks, many = np.empty(BANKS, np.int64), np.zeros(BANKS, np.int64), 0
+    words, banks = np.empty((BANKS, BANKS), np.int64), np.zeros(BANKS, np.int64)
     for n in range(len(offsets)):
         if active[n]:
             if lanes[n] // 32 != warp:
                 warp, requests = lanes[n] // 32, requests + 1
             if lanes[n] // served != group:
-                group, many, moved, least, most = lanes[n] // served, 0, moved + most, least + 1, 0
+                group, moved, least, most = lanes[n] // served, moved + most, least + 1, 0
                 banks[:] = 0
             asked += size
             for word in range(offsets[n] // 4, offsets[n] // 4 + max(size // 4, 1)):
-                if word not in words[:many]:
-                    words[many] = word
-                    many += 1
-                    banks[word % BANKS] += 1
-                    most = max(most, banks[word % BANKS])
+                bank = word % BANKS
+                if word not in words[bank, :banks[bank]]:
+                    words[bank, banks[bank]] = word
+                    banks[bank] += 1
+                    most = max(most, banks[bank])
     return requests, asked, moved + most, least

@@ -36,6 +36,8 @@ def shift(i: Instruction, d: Decoder) -> Step:
     bits = 8 * np.dtype(DTYPES[i.type]).itemsize
 
     def apply(a: np.ndarray, by: np.ndarray) -> np.ndarray:
+        if by.ndim == 0 and by < bits:
+            return a << by.astype(a.dtype) if i.name == "shl" else a >> by.astype(a.dtype)
         most = np.minimum(by, np.uint32(bits - 1)).astype(a.dtype)
         moved = a << most if i.name == "shl" else a >> most
         return moved if a.dtype.kind == "i" and i.name == "shr" else np.where(by < bits, moved, a.dtype.type(0))
