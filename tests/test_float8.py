@@ -158,8 +158,8 @@ FUSED = cache(ra.fuse)
 SIZES = {"m": 33, "l": 70, "k": 64, "j": 32}
 
 
-def narrow(operator, dtype="float16", factors="float8_e4m3", arch="sm_90a"):
-    return FUSED(operator).kernel("cuda", dtype=dtype, factors=factors, arch=arch)
+def narrow(operator, dtype="float16", factors="float8_e4m3", arch="sm_90a", schedule=None):
+    return FUSED(operator).kernel("cuda", dtype=dtype, factors=factors, arch=arch, schedule=schedule)
 
 
 def filled(made, sizes, seed=0):
@@ -188,7 +188,7 @@ def test_products_are_of_bytes_where_both_factors_are(operator, given, wanted):
 
 
 def test_what_factors_of_bytes_are_not_for_is_refused():
-    for given, said in (({"factors": "float8"}, "no format"), ({"factors": {"R": "float8_e4m3"}}, "no input R"), ({"factors": "float8_e4m3", "schedule": Schedule(1, wgmma=True)}, "no such products")):
+    for given, said in (({"factors": "float8"}, "no format"), ({"factors": {"R": "float8_e4m3"}}, "no input R")):
         with pytest.raises((OperatorError, LoweringError), match=said):
             FUSED(attention8).kernel("cuda", dtype="float16", **given)
     with pytest.raises(OperatorError, match="no input as it lies"):
@@ -234,6 +234,20 @@ def test_kernels_of_bytes(operator, given, sizes):
     assert traffic <= 1.02 or sizes is not SIZES or operator not in (attention, attention8)
     if given.get("arch") != "sm_80":
         assert ("m16n8k32" in ran.binaries[0][0].ptx) == any("e4m3" in each or "e5m2" in each for each in products(made))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [("float8_e4m3", "float8_e4m3"), ("float8_e5m2", "float8_e4m3")])
+def test_wgmma_takes_bytes_of_scores(kinds):
+    """Bytes are read by descriptors as pairs of bytes are; values are widened, as no matrix of bytes can be turned."""
+    made = narrow(attention, factors=dict(zip("QKV", (*kinds, "float8_e4m3"), strict=True)), schedule=Schedule(1, wgmma=True))
+    binding = filled(made, {"m": 70, "l": 130, "k": 160, "j": 64})
+    ran = is_right(made, binding)
+    left, right = (each[-4:] for each in kinds)
+    assert f"k32.f32.{left}.{right}" in ran.binaries[0][0].ptx and "k16.f32.f16.f16" in ran.binaries[0][0].ptx
+    for old, new in (("k % 4 * 32", "k % 4 * 16"), ("k // 4 * TILE * 128", "k // 4 * TILE * 64"), (f"{left}.{right}'", f"{right}.{left}'")):
+        assert left == right and "'" in old or is_found(made, old, new, binding)
 
 
 @needs_toolchain

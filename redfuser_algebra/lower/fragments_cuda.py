@@ -281,16 +281,16 @@ def pack_weights(p, tile, w):
                 w[4 * k + 2 * half + r] = pack(p[r, 4 * k + 2 * half], p[r, 4 * k + 2 * half + 1])
 
 
-def product_of_warps(columns, left, right, turned):
-    """s += a · b for the 64 rows of four warps: step k takes 16 numbers at offset left[k] of a tile, or, without `left`, weights; and at right[k] of a tile."""
+def product_of_warps(columns, left, right, turned, kinds="k16.f32.{kind}.{kind}"):
+    """s += a · b for the 64 rows of four warps: step k takes 32 bytes of numbers at offset left[k] of a tile, or, without `left`, weights; and at right[k] of a tile."""
     count, factors = columns // 2, 1 if left else 4 * len(right)
     sums, b = ", ".join(f"${{n}}" for n in range(count)), 2 * count + factors
     text = "{{.reg .pred p; .reg .b32 one; .reg .b64 a, b; mov.b32 one, 1; setp.ne.b32 p, one, 0; wgmma.fence.sync.aligned; "
     for k in range(len(right)):
         a = "a" if left else "{{" + ", ".join(f"${{2 * count + 4 * k + n}}" for n in range(4)) + "}}"
         text += f"add.s64 a, ${{2 * count}}, {{left[k] >> 4}}; " if left else ""
-        text += f"add.s64 b, ${{b}}, {{right[k] >> 4}}; wgmma.mma_async.sync.aligned.m64n{{columns}}k16.f32.{kind}.{kind} "
-        text += "{{" + sums + "}}, " + f"{{a}}, b, p, 1, 1, {{'0, ' if left else ''}}{{turned}}; "
+        text += f"add.s64 b, ${{b}}, {{right[k] >> 4}}; wgmma.mma_async.sync.aligned.m64n{{columns}}{{kinds}} "
+        text += "{{" + sums + "}}, " + f"{{a}}, b, p, 1, 1{{turned}}; "
     text += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;}}"
     marks = ",".join(["=f"] * count + [str(n) for n in range(count)] + (["l"] if left else ["r"] * factors) + ["l", "~{{memory}}"])
 

@@ -149,10 +149,11 @@ def in_blocks(program: TileProgram) -> TileProgram:
                    holds={name: axes if name in made else (*axes, block) for name, axes in program.holds.items()})
 
 
-def products(program: TileProgram, signature: Signature, kinds: Mapping[str, str] | None = None, native: bool = True) -> Products:
-    """The parts of a program, where some inputs are floats of eight bits; `native`: there are instructions for such."""
+def products(program: TileProgram, signature: Signature, kinds: Mapping[str, str] | None = None, native: bool = True, turns: bool = True) -> Products:
+    """The parts of a program, where some inputs are floats of eight bits; `native`: there are instructions for such, and
+    `turns`: for such matrices whose rows are summed, too."""
     found = replace(_Reading(program, signature).products(), kinds=kinds or {}, native=native and bool(kinds))
-    return _in_bytes(found) if found.native else found
+    return _in_bytes(found, turns) if found.native else found
 
 
 def lies(program: TileProgram, operand: Operand) -> bool:
@@ -168,7 +169,7 @@ def matrices(program: TileProgram, signature: Signature) -> list[str]:
     return [o.value.name for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o not in found.elements]
 
 
-def _in_bytes(found: Products) -> Products:
+def _in_bytes(found: Products, turns: bool) -> Products:
     """Products of floats of eight bits where both factors are such as they are: inputs stored so, and weights rounded so.
 
     A tile that anything else reads is widened, and then so is what it is multiplied with.
@@ -178,7 +179,7 @@ def _in_bytes(found: Products) -> Products:
     while own != before:
         before, wide = own, [*found.elements]
         wide += [o for s in found.scores for o in (s.left, s.right) if not {s.left, s.right} <= own.keys()]
-        wide += [] if all(w.kind and w.right in own for w in found.weighted) else [w.right for w in found.weighted]
+        wide += [] if turns and all(w.kind and w.right in own for w in found.weighted) else [w.right for w in found.weighted]
         own = {o: kind for o, kind in own.items() if o not in wide}
     told = {o: replace(o, kind=kind) for o, kind in own.items()}
     return replace(found, scores=tuple(replace(s, left=told.get(s.left, s.left), right=told.get(s.right, s.right)) for s in found.scores),

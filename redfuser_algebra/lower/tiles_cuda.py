@@ -30,10 +30,8 @@ def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: b
     """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none.
 
     `factors` are inputs that lie in memory as floats of eight bits, by their formats; where the architecture has products
-    of such (`native`), they are multiplied as they are.
+    of such (`native`), they are multiplied as they are; wgmma turns no matrix of bytes, so that it takes those of scores alone.
     """
-    if wgmma and factors:
-        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with factors of eight bits", "it has no such products yet", "leave wgmma out, or the factors")
     if wgmma and BYTES.get(dtype) != 2:
         raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits", "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
@@ -47,7 +45,7 @@ class _Printer:
     def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, factors: Mapping[str, str], native: bool) -> None:
         self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
         program, self.factors, self.native = self.program, factors, native
-        self.parts = products(program, signature, {name: KINDS[each] for name, each in factors.items()}, native)
+        self.parts = products(program, signature, {name: KINDS[each] for name, each in factors.items()}, native, turns=not wgmma)
         self.storage = TileStorage(program, signature)
         self.names = self.storage.names
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
@@ -258,9 +256,10 @@ class _Printer:
         """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""
         lines = []
         for s in self.parts.scores:
-            steps = f"for k in range(-(-n_{s.left.columns} // 16))"
-            lines.append(f"product_{s.name} = product_of_warps(TILE, [k // 4 * ROWS * 128 + k % 4 * 32 {steps}], [k // 4 * TILE * 128 + k % 4 * 32 {steps}], 0)")
-        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], [2048 * k for k in range(TILE // 16)], 1)" for w in self.parts.weighted]
+            many, turned = (32, f"'', 'k32.f32.{s.left.kind}.{s.right.kind}'") if s.left.kind else (16, "', 0, 0'")
+            steps = f"for k in range(-(-n_{s.left.columns} // {many}))"
+            lines.append(f"product_{s.name} = product_of_warps(TILE, [k // 4 * ROWS * 128 + k % 4 * 32 {steps}], [k // 4 * TILE * 128 + k % 4 * 32 {steps}], {turned})")
+        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], [2048 * k for k in range(TILE // 16)], ', 1')" for w in self.parts.weighted]
 
     # tiles in which masks hold nowhere, or everywhere
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16
+from redfuser_algebra.lower.standalone.float8 import from_float8
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
 from redfuser_algebra.ptx.memory import ALLOCATED, WRITTEN
 from redfuser_algebra.ptx.text import Instruction, PtxError
@@ -41,54 +42,61 @@ class Descriptor:
         """The fields of a descriptor."""
         return cls((word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, word >> 49 & 7, word >> 62 & 3)
 
-    def places(self, rows: int, turned: bool) -> np.ndarray:
-        """Addresses of a matrix of `rows` rows and 16 columns, the inner axis; `turned` says that rows lie side by side in memory.
+    def places(self, rows: int, turned: bool, size: int = 2) -> np.ndarray:
+        """Addresses of a matrix of `rows` rows and 32 bytes of columns, the inner axis, of numbers of `size` bytes; `turned` says
+        that rows lie side by side in memory, which is for numbers of 16 bits.
 
         PTX ISA, "Strides", with the canonical layouts of the swizzle of 128 bytes: eight rows of 128 bytes, the next eight at the
         stride distance; turned, 64 rows side by side, the next 64 at the leading distance.  Raises PtxError for another swizzle.
         """
         if self.swizzle != 1 or self.base:
             raise PtxError("a matrix descriptor with another swizzle than that of 128 bytes, or with a base offset", "only that one is known here")
-        row, inner = np.arange(rows)[:, None], np.arange(16)[None, :]
+        row, inner = np.arange(rows)[:, None], np.arange(32 // size)[None, :]
         if turned:
             place = row // WIDE * self.leading + row % WIDE * 2 + inner // 8 * self.stride + inner % 8 * 128
         else:
-            place = row // 8 * self.stride + row % 8 * 128 + inner * 2
+            place = row // 8 * self.stride + row % 8 * 128 + inner * size
         place = place + self.address
         return place ^ (place >> 7 & SWIZZLES[self.swizzle]) << 4
 
 
 @instruction("wgmma")
 def multiply_shared(i: Instruction, d: Decoder) -> Step:
-    """wgmma.mma_async.m64nNk16 with float32 sums: fragments as in PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16"."""
+    """wgmma.mma_async with float32 sums, of 16-bit factors m64nNk16, of 8-bit ones, here from shared memory alone, m64nNk32.
+
+    Fragments as in PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16"; sums have the same in both.
+    """
     if "mma_async" not in i.forms:  # fence, commit_group and wait_group: products are made at once here
         return lambda g, mask: whole_warps(mask, "wgmma")
     shape = next(form for form in i.forms if form.startswith("m64n"))
-    columns, half = int(shape[4:].partition("k")[0]), i.types[1] == "f16"
-    if not shape.endswith("k16") or i.types[0] != "f32" or i.types[1] not in ("f16", "bf16"):
+    columns, kinds, size = int(shape[4:].partition("k")[0]), i.types[1:3], 1 if shape.endswith("k32") else 2
+    fragments = i.operands[1].startswith("{")
+    known = {1: ("e4m3", "e5m2"), 2: ("f16", "bf16")}[size]
+    if i.types[0] != "f32" or not set(kinds) <= {*known} or size == 1 and fragments:
         raise PtxError(f"the matrix product {i.text!r} is not known", "enter its shape and types in redfuser_algebra.ptx.warpgroup")
     writes, reads = d.targets(i.operands[0], "f32"), d.vector(i.operands[0], "f32")
-    fragments = i.operands[1].startswith("{")
     left = d.vector(i.operands[1], "b32") if fragments else [d.read(i.operands[1], "b64")]
     right, adds = d.read(i.operands[2], "b64"), d.read(i.operands[3], "pred")
     if [int(each) for each in i.operands[4:6]] != [1, 1]:
         raise PtxError("a wgmma that negates", "give 1 for both signs")
     turned = [int(each) for each in i.operands[6:]]
-    turned_left, turned_right = (0, turned[0]) if fragments else turned
+    turned_left, turned_right = (0, 0) if size == 1 else (0, turned[0]) if fragments else turned
 
-    def numbers(words: np.ndarray) -> np.ndarray:
-        return words.view(np.float16).astype(np.float32) if half else from_bfloat16(words)
+    def numbers(words: np.ndarray, kind: str) -> np.ndarray:
+        if size == 1:
+            return from_float8(words, f"float8_{kind}")
+        return words.view(np.float16).astype(np.float32) if kind == "f16" else from_bfloat16(words)
 
-    def tile(g: Group, word: int, rows: int, turned: int, lanes: slice) -> np.ndarray:
+    def tile(g: Group, word: int, rows: int, turned: int, lanes: slice, kind: str) -> np.ndarray:
         """A matrix from the shared memory of the block that these lanes belong to."""
         memory, base = g.machine.shared, int(g.shared_base[lanes.start])
-        places = Descriptor.read(word).places(rows, bool(turned)) + base
+        places = Descriptor.read(word).places(rows, bool(turned), size) + base
         pieces = np.unique(places.reshape(-1) // 16 * 16)
         every, own = np.ones(len(pieces), bool), np.full(len(pieces), g.warps[lanes.start])
         memory.check(pieces, every, np.full(len(pieces), base), memory.size, 16, ALLOCATED | WRITTEN, "wgmma")
         if g.mode.races:
             memory.note_access(pieces, every, 16, own, False)
-        return numbers(memory.view("u2")[places // 2])
+        return numbers(memory.view(f"u{size}")[places // size], kind)
 
     def step(g: Group, mask: Mask) -> None:
         whole_warps(mask, "wgmma")
@@ -102,9 +110,9 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
             own, warp = sums[lanes], int(g.warps[start]) % 4
             if len(np.unique(b[lanes])) > 1 or not fragments and len(np.unique(a[lanes])) > 1:
                 raise PtxError("lanes of a warp give wgmma different descriptors")
-            rows = (numbers(np.ascontiguousarray(a[lanes]).view(np.uint16)).reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16) if fragments
-                    else tile(g, int(a[start, 0]), 64, turned_left, lanes)[16 * warp:16 * warp + 16])
-            product = rows @ tile(g, int(b[start, 0]), columns, turned_right, lanes).T
+            rows = (numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0]).reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16) if fragments
+                    else tile(g, int(a[start, 0]), 64, turned_left, lanes, kinds[0])[16 * warp:16 * warp + 16])
+            product = rows @ tile(g, int(b[start, 0]), columns, turned_right, lanes, kinds[1]).T
             held = own.reshape(8, 4, columns // 8, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, columns)
             result[lanes] = (held + product).reshape(2, 8, columns // 8, 4, 2).transpose(1, 3, 2, 0, 4).reshape(LANES, -1)
         for place, write in enumerate(writes):
