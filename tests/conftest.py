@@ -77,6 +77,11 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 100)
 
 
+def pytest_sessionfinish():
+    """pytest ends with collections of garbage, and each would walk through all that the tests have made."""
+    gc.freeze()
+
+
 @pytest.fixture
 def rng():
     """A generator that starts from REDFUSER_SEED in every test, whatever ran before it."""

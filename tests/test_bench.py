@@ -25,7 +25,7 @@ SIMPLE = replace(WORKLOADS["variance"], name="simple", quick=(3, 40), shape=(4, 
 
 @pytest.fixture(autouse=True)
 def without_compilers(monkeypatch):
-    """Kernels are not compiled here; torch is broken, and JAX is missing."""
+    """Kernels are not compiled here, and no garbage is collected; torch is broken, and JAX is missing."""
     def kernel(workload, arrays):
         fused = ra.fuse(workload.operator())
         return lambda: fused(**arrays, **workload.scalars, backend="numpy")
@@ -36,6 +36,7 @@ def without_compilers(monkeypatch):
     library = lambda module: {"scipy": np, "torch": np}.get(module, found.get(module, "not installed (no module)"))
     monkeypatch.setattr(measure, "_kernel", kernel)
     monkeypatch.setattr(measure, "READS", READS | {"reading": lambda **arrays: READS["torch_reading"](np, **arrays)})
+    monkeypatch.setattr(measure.gc, "collect", lambda: None)
     monkeypatch.setattr(measure, "PEERS", ours)
     for module in (measure, report, peers):
         monkeypatch.setattr(module, "library", library)
