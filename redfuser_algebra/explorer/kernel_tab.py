@@ -39,8 +39,8 @@ WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float32", "float16", "bfloat16", "float64")}
 AUDITED = (3, 1000)
 """Lengths at which a kernel for GPUs is executed on the CPU."""
-MARKED = re.compile(r"\brebase_|finite\(|== (f4\()?0\.0\)? else|\banchor|\brescale")
-ARITHMETIC = ("def apart(", "def middle(", "def _finite(", "def finite(", "def anchored(")
+MARKED = re.compile(r"\brebase_|finite\(|== (f4\()?0\.0\)? else|\banchor|\btimes\(|\brescale")
+ARITHMETIC = ("def apart(", "def middle(", "def _finite(", "def finite(", "def anchored(", "def times(")
 """Functions of every kernel that sums in float32, whatever the operator: they guard nothing of its own."""
 MOST_SCHEDULES, RUNS = 8, 3
 CHOSEN = ("chosen by the sizes of each call", "")

@@ -78,6 +78,17 @@ def exp8(context, x):
     return types.float64(types.float64), emit
 '''
 
+_TIMES = '''
+@intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+'''
+
 _FINITE = '''
 def _finite(builder, x):
     infinity = ir.Constant(x.type, float("inf"))
@@ -273,7 +284,7 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("finite", "anchored"), _FINITE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("times",), _TIMES), (("finite", "anchored"), _FINITE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
            (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 

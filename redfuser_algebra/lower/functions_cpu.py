@@ -54,7 +54,7 @@ class Function:
     `instructions` are templates of operations that the target has functions for.
     """
 
-    picks, instructions = True, {"anchor": "anchored({0})"}
+    picks, instructions = True, {"anchor": "anchored({0})", "scale": "times({0}, {1})"}
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
                  short: Collection[str] = ()) -> None:
@@ -154,6 +154,8 @@ class Function:
             return self._position(term.axis)
         if term.op == "reduce":
             return self._sum(term, type_)
+        if term.op in ("multiply", "scale") and term.args[1].op == "const" and term.args[1].value == 1:
+            return self.code(term.args[0]).to(type_)
         if self._divides_by_invariant(term, depth):
             inverse = self.code(call("reciprocal", term.args[1])).to(type_)
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))

@@ -85,7 +85,7 @@ def elementwise(term: Expr, args: list[Code], type_: str, partial: bool, looped:
     inner = operands[-1].type
     if name == "exp" and not looped:
         return Code(f"math.exp({operands[0].text})", type_, atom=False)
-    template = _WHOLE.get(name) if inner in ("i8", "b1") and name in _WHOLE else own.get(name) or _TEMPLATES.get(name)
+    template = (_WHOLE if inner in ("i8", "b1") else own).get(name) or _TEMPLATES.get(name)
     template = template or f"np.{name}({', '.join(f'{{{place}}}' for place in range(len(args)))})"
     numbers = {"one": constant(1, inner).text, "zero": constant(0, inner).text, "ln2": constant(math.log(2), inner).text,
                "w": inner[1]}
