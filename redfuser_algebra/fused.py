@@ -203,7 +203,7 @@ class Fused:
         """The vector–Jacobian product, as fused operators of the inputs, of saved rows' results and of cotangents.
 
         Nothing that varies along the swept axis is stored: it is computed again from what the forward pass leaves of
-        each row.  At a tie the first of equal elements wins.  Raises OperatorError, which names the term, where there is
+        each row.  Only states of scans are, where the derivative, which goes from the last element to the first, reads them.  At a tie the first of equal elements wins.  Raises OperatorError, which names the term, where there is
         no derivative.
         """
         return gradient_of(self.operator, self.form.axis, decide)

@@ -33,7 +33,8 @@ class Gradient:
 
     `saved` is the operator of what the forward pass leaves of each row (None: nothing is needed); what varies along the
     swept axis is computed again from it.  `cotangents` names each ȳ, with the axes of its output.  `verdicts` tells of
-    each operator that reduces something, by its name, whether it is fused; the others are computed as written.
+    each operator that reduces something, by its name, whether it is fused; the others are computed as written.  Operators
+    whose names end in `_reversed` go back along a recurrence: they take, and give, arrays with the swept axis reversed.
     """
 
     operator: Operator
@@ -73,16 +74,24 @@ class Gradient:
         given = binding.arrays | binding.params
         if self.saved is not None:
             given |= self._run(self.saved, given, backend) if saved is None else self._checked(saved)
+        length = binding.sizes[self.backward.axis]
+        given |= {self.backward.position: np.arange(length), self.backward.length: np.asarray(length)}
         found = {}
         for names, operator in self.backward.operators.items():
-            result = self._run(operator, given, backend)
+            turned = names in self.backward.reversed
+            result = self._run(operator, {name: self._turned(array, operator.inputs.get(name, ())) for name, array in given.items()} if turned else given, backend)
             parts = result.values() if len(names) > 1 else [result]
             for name, part, axes in zip(names, parts, operator.output_axes, strict=True):
+                part = self._turned(part, axes) if turned else part
                 found[name] = self._like_input(name, part, axes, binding)
         for name, source in self.operator.again.items():
             if name in found and name not in named and len(arrays) <= [*self._signature.inputs].index(name):
                 found[source] = found.pop(name) + found.get(source, 0)
         return {name: found[name] for name in self.operator.inputs if name in found}
+
+    def _turned(self, array: np.ndarray, axes: tuple[str, ...]) -> np.ndarray:
+        """An array with the swept axis reversed, where it has it."""
+        return np.flip(array, axes.index(self.backward.axis) - len(axes)) if self.backward.axis in axes else array
 
     @property
     def _signature(self) -> Signature:
@@ -132,7 +141,9 @@ class Gradient:
     def _line(self, operator: Operator) -> str:
         verdict = self.verdicts.get(operator.name)
         told = f"{verdict.status} ({verdict.reason})" if verdict else "nothing to reduce"
-        return f"{operator.name}: {told}" + (", saved by the forward pass" if operator is self.saved else "")
+        turned = any(names in self.backward.reversed for names, each in self.backward.operators.items() if each is operator)
+        return (f"{operator.name}: {told}" + (", saved by the forward pass" if operator is self.saved else "")
+                + (f", from the last element along {self.backward.axis} to the first" if turned else ""))
 
     def _repr_latex_(self) -> str:
         return "\n\n".join(operator._repr_latex_() for operator in self.parts)

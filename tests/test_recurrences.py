@@ -348,6 +348,23 @@ def test_maps_go_on_from_part_to_part(op, plain_kernels):
     same(tuple(interpreted(lower(op, fused.form), op, binding, 5)), want if isinstance(want, tuple) else (want,))
 
 
+@operator
+def about_the_mean(x: "l"):
+    """What x − mean has added up to: the mean is known only at the end.  And the element before, 7 before the first."""
+    return cumulative(ra.sum, x - ra.mean(x, "l"), "l"), previous(x, "l", 7.0)
+
+
+def test_maps_go_on_by_what_is_known_only_at_the_end(plain_kernels, rng):
+    x = rng.standard_normal(12)
+    fused, want = fuse(about_the_mean), (np.cumsum(x - x.mean()), np.concatenate([[7.0], x[:-1]]))
+    for sizes in ([12], [5, 3, 4], [0, 12]):
+        same(fused_by_chunks(about_the_mean, fused.form, about_the_mean.bind(x=x), sizes), want)
+    for schedule in SCHEDULES[:2]:
+        same(run_cpu(about_the_mean, fused.form, about_the_mean.bind(x=x), schedule), want)
+    with pytest.raises(LoweringError, match="choose parts=1"):
+        run_cpu(about_the_mean, fused.form, about_the_mean.bind(x=x), SCHEDULES[2])
+
+
 def test_a_map_that_sees_only_what_came_before_reads_its_elements_once():
     program = lower(running, fuse(running).form)
     text = print_cpu(program, Signature({"x": "f4"}, {})).text

@@ -95,7 +95,7 @@ def _renamed(recurred: Recurred, rename: Callable[[Expr], Expr]) -> Recurred:
 def prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:
     """The scans that outputs see at every element, and the results that their states have come to."""
     names = {reduction.body: reduction.name for reduction in cascade.reductions}
-    for scan in dict.fromkeys(scan for output in cascade.outputs for scan in seen_by_element(output)):
+    for scan in dict.fromkeys(scan for output in cascade.outputs for scan in seen_by_element(output) if scan.axis == cascade.axis):
         yield scan, tuple(names[final] for final in last_states(scan).values())
 
 

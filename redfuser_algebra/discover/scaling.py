@@ -54,9 +54,9 @@ class Degrees:
             else:
                 self._same(degree, {component.name: Fraction(1), component.name + PRIME: Fraction(1)})
         seen = {name for _, names in form.prefixes for name in names}
-        self._still(*(pivot.value for pivot in form.pivots), *(self.results[name] for name in seen))
-        for output in form.outputs:
-            self._same(self.of(output, read=True), {})
+        self._still(*(pivot.value for pivot in form.pivots))
+        for degree in (*(self.of(self.results[name]) for name in seen), *(self.of(output, read=True) for output in form.outputs)):
+            self._same(degree, {})
         return nullspace([part for equation in self.equations for part in _by_part(equation)], [c.name for c in form.state])
 
     def of(self, term: Expr, read: bool = False) -> Vector | None:

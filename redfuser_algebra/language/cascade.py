@@ -94,10 +94,10 @@ def final_states(outputs: tuple[Expr, ...]) -> list[Expr]:
 
 
 def seen_by_element(term: Expr) -> list[Expr]:
-    """The scans that a term sees at every element, outside of reductions, each after those that it sees itself."""
-    if term.op == "reduce" or term.op == "scan" and not term.attrs[3]:
+    """The scans that a term sees at every element, outside of reductions over their axis, each after those that it sees itself."""
+    if term.op == "scan" and not term.attrs[3]:
         return []
-    inside = [scan for arg in term.args for scan in seen_by_element(arg)]
+    inside = [scan for arg in term.args for scan in seen_by_element(arg) if term.op != "reduce" or scan.axis != term.axis]
     return [*inside, term] if term.op == "scan" and not unbound_states(term) else inside
 
 

@@ -2,20 +2,22 @@
 
 In: an operator and the axis that its fused form sweeps.  Out: for each input that the outputs depend on smoothly, an
 operator of the inputs, of what the forward pass has left of each row (`saved`) and of one cotangent per output.  What
-varies along the axis is computed again, not stored.  Of equal elements the first wins a maximum, as in argmax.
+varies along the axis is computed again, not stored, but for states of scans: their derivative runs backwards.  Of equal
+elements the first wins a maximum, as in argmax.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.language.adjoint import Parts, adjoint, fresh_names
 from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
 from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import Expr, substitute, subterms
+from redfuser_algebra.language.expr import Expr, substitute, subterms, unbound_states
 from redfuser_algebra.language.factored import NOTHING, ONE, Factors, Product, holding, single
-from redfuser_algebra.language.functions import argmax, argmin, count, exp, index, log, prod, where
+from redfuser_algebra.language.functions import argmax, argmin, count, exp, index, log, prod, size, where
 from redfuser_algebra.language.operator import Operator, define
 from redfuser_algebra.language.polynomial import Polynomials
 
@@ -28,12 +30,18 @@ class Backward:
     """What `differentiated` makes: `saved` gives the rows' results by name, `operators` the derivatives.
 
     Each operator gives the derivatives by the inputs it stands under, in their order: those that are made in one sweep
-    of one axis.  `cotangents` has the axes of each output's derivative by name.
+    of one axis.  `cotangents` has the axes of each output's derivative by name.  `reversed` operators take, and give, arrays
+    whose swept axis runs from the last element to the first; the inputs `position` and `length` are where each element was,
+    and how many there are.
     """
 
     saved: Operator | None
     operators: dict[tuple[str, ...], Operator]
     cotangents: dict[str, tuple[str, ...]]
+    axis: str
+    reversed: frozenset[tuple[str, ...]]
+    position: str
+    length: str
 
     @property
     def words(self) -> int:
@@ -75,7 +83,10 @@ class Reverse:
         self.factors = Factors(self.states.__contains__, {e: single(w) * single(s) for e, (w, s) in weights.items()}, sums)
         self.written_out = {weight: e / s for e, (weight, s) in weights.items()}
         self.polynomials = Polynomials()
-        self.parts: dict[Expr, list[Product]] = {}
+        self.parts: Parts = {}
+        self.seen: dict[tuple, dict[tuple[int, str], Product]] = {}
+        self.scans = {(term.args, *term.attrs[:2]): term for term in reversed(self.terms) if term.op == "scan"}
+        self.adjoint_names = fresh_names({*operator.inputs, *operator.params, *operator.axes})
 
     def backward(self) -> Backward:
         """The operators that the walk leads to."""
@@ -85,10 +96,12 @@ class Reverse:
         found: dict[str, Expr] = {}
         for term in reversed(self.terms):
             total = self._gathered(term) if self.smooth[term] and term in self.parts else NOTHING
-            if total.number and term.op == "input":
+            if term.op == "scan":
+                self._pass_back(term, total)
+            elif total.number and term.op == "input":
                 found[term.name] = total.expr
             elif total.number:
-                self._pass_on(term, total)
+                self._pass_on(term, total, self.parts, self.smooth.__getitem__)
         if not found:
             raise OperatorError(f"the gradient of {self.operator.name}", "its results do not change smoothly with any input",
                                 "differentiate an operator whose results are real numbers made of its inputs")
@@ -100,16 +113,32 @@ class Reverse:
         total = self.factors.added(self.parts[term])
         return NOTHING if term.op == "reduce" and self._vanishes(total) else total
 
+    def _pass_back(self, scan: Expr, total: Product) -> None:
+        """From the states of a scan to its elements, once the derivatives by all of its states are known."""
+        axis, names, place, every = scan.attrs
+        seen = self.seen.setdefault((scan.args, axis, names), {})
+        if total.number:
+            seen[place, every] = total
+        if scan is not self.scans[scan.args, axis, names] or not seen or unbound_states(scan):
+            return
+        if axis != self.axis:
+            raise self.refusal(scan)
+        found = adjoint(scan, seen, self.factors, self._pass_on, self.smooth, self.adjoint_names)
+        self.states |= dict.fromkeys(found.read, LETTERS["compose"])
+        for arg, value in found.passed:
+            self.parts.setdefault(arg, []).append(self._summed(self.factors.of(value), _missing(value.axes, arg)))
+
     def _vanishes(self, product: Product) -> bool:
         return self.polynomials.vanishes(substitute(product.expr, self.written_out))
 
-    def _pass_on(self, term: Expr, total: Product) -> None:
+    def _pass_on(self, term: Expr, total: Product, parts: Parts, follows: Callable[[Expr], bool], kept: str = "") -> None:
+        """What a term's derivative makes of those by its operands that follow; the axis that is `kept` is not summed over."""
         rule = _REDUCTIONS.get(term.monoid) if term.op == "reduce" else _elementwise
         if rule is None:
             raise self.refusal(term)
         for arg, factor, axes in rule(self, term):
-            if self.smooth[arg]:
-                self.parts.setdefault(arg, []).append(self._summed(total * factor, axes))
+            if follows(arg):
+                parts.setdefault(arg, []).append(self._summed(total * factor, [axis for axis in axes if axis != kept]))
 
     def _summed(self, product: Product, axes: Iterable[str]) -> Product:
         """Σ over axes, without the addends whose sums vanish."""
@@ -147,9 +176,9 @@ def _states(terms: Iterable[Expr], axis: str) -> dict[Expr, str]:
     """The terms that one row has one value of after the sweep, each with the letter that stands for it."""
     swept: dict[Expr, bool] = {}
     for term in terms:
-        swept[term] = any(swept[arg] for arg in term.args) or term.op == "reduce" and term.axis == axis
-    return {term: LETTERS.get(term.monoid, "d") if term.op == "reduce" else "r"
-            for term, is_swept in swept.items() if is_swept and axis not in term.axes}
+        swept[term] = any(swept[arg] for arg in term.args) or term.op in ("reduce", "scan") and term.axis == axis
+    return {term: LETTERS.get(term.monoid, "d") if term.op in ("reduce", "scan") else "r"
+            for term, is_swept in swept.items() if not unbound_states(term) and (is_swept and axis not in term.axes or term.op == "scan")}
 
 
 def _cotangents(operator: Operator, smooth: Mapping[Expr, bool]) -> dict[str, tuple[Expr, tuple[str, ...]]]:
@@ -228,22 +257,31 @@ def _written(reverse: Reverse, found: Mapping[str, Expr], cotangents: Mapping[st
 
     What reduces nothing itself joins the operator over the swept axis; where there is none it makes the states itself.
     """
-    operator, saved = reverse.operator, _Saved(reverse, found.values(), cotangents)
+    operator, saved, axis = reverse.operator, _Saved(reverse, found.values(), cotangents), reverse.axis
     inputs = operator.inputs | saved.inputs | cotangents
+    taken = {*inputs, *operator.params, *operator.axes}
+    place, length = Expr("input", (), (_fresh("position", taken), (axis,))), Expr("input", (), (_fresh("length", taken), ()))
     reading = {name: substitute(expr, saved.leaves) for name, expr in found.items()}
     swept = {name: _swept(operator, inputs, expr) for name, expr in reading.items()}
     still = [name for name, axis in swept.items() if axis is None and reading[name] is not found[name]]
-    if reverse.axis not in swept.values():
+    if axis not in swept.values():
         reading |= {name: found[name] for name in still}
-    swept |= dict.fromkeys(still, reverse.axis)
-    operators = {}
-    for axis in dict.fromkeys(swept.values()):
-        together = [name for name in found if swept[name] == axis]
-        for names in [together] if axis else [[name] for name in together]:
-            operators[tuple(names)] = _derivatives(operator, inputs, {name: reading[name] for name in names})
+    swept |= dict.fromkeys(still, axis)
+    operators, backwards = {}, set()
+    for each in dict.fromkeys(swept.values()):
+        together = [name for name in found if swept[name] == each]
+        for names in map(tuple, [together] if each else [[name] for name in together]):
+            exprs, known = {name: reading[name] for name in names}, inputs
+            if any(term.op == "scan" for term in subterms(*exprs.values())):
+                backwards.add(names)
+                exprs = {name: substitute(expr, {index(axis): place, size(axis): length}) for name, expr in exprs.items()}
+                known = inputs | {place.name: place.axes, length.name: ()}
+            operators[names] = _derivatives(operator, known, exprs, "_reversed" if names in backwards else "")
     read = {name for each in operators.values() for name in each.inputs}
     results = {name: term for term, name in saved.names.items() if name in read}
-    return Backward(_operator(operator, "saved", operator.inputs, results) if results else None, operators, dict(cotangents))
+    order = ", ".join(" ".join(saved.inputs[name]) for name in results)
+    return Backward(_operator(operator, "saved", operator.inputs, results, order) if results else None, operators, dict(cotangents),
+                    axis, frozenset(backwards), place.name, length.name)
 
 
 class _Saved:
@@ -285,11 +323,11 @@ def _swept(operator: Operator, inputs: Mapping[str, tuple[str, ...]], expr: Expr
     return primary(found).axis if found else None
 
 
-def _derivatives(operator: Operator, inputs: Mapping[str, tuple[str, ...]], exprs: Mapping[str, Expr]) -> Operator:
+def _derivatives(operator: Operator, inputs: Mapping[str, tuple[str, ...]], exprs: Mapping[str, Expr], ending: str) -> Operator:
     """The operator of some derivatives, each with the dimensions of its input in their order."""
     order = ", ".join(" ".join(axis for axis in operator.inputs[name] if axis in expr.axes) for name, expr in exprs.items())
     result = dict(exprs) if len(exprs) > 1 else next(iter(exprs.values()))
-    return _operator(operator, "_".join(f"d{name}" for name in exprs), inputs, result, order)
+    return _operator(operator, "_".join(f"d{name}" for name in exprs) + ending, inputs, result, order)
 
 
 def _operator(operator: Operator, word: str, inputs: Mapping[str, tuple[str, ...]], result: Expr | dict[str, Expr],
@@ -298,7 +336,7 @@ def _operator(operator: Operator, word: str, inputs: Mapping[str, tuple[str, ...
     terms = subterms(*([result] if isinstance(result, Expr) else result.values()))
     used = {term.name for term in terms if term.op in ("input", "param")}
     made = {term.attrs[2] for term in terms if term.op == "reduce"}
-    axes = {term.axis for term in terms if term.op in ("index", "size", "reduce")} - made
+    axes = {term.axis for term in terms if term.op in ("index", "size", "reduce", "scan")} - made
     unknown = axes - {axis for name in used & set(inputs) for axis in inputs[name]}
     used |= {next(name for name, own in inputs.items() if axis in own) for axis in sorted(unknown)}
     kept = {name: own for name, own in inputs.items() if name in used}

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
+from redfuser_algebra.discover.prefixes import waits
 from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
@@ -52,7 +53,8 @@ def running(operator: Operator, form: FusedForm) -> tuple[tuple[Expr, ...], tupl
         return form.outputs, ()
     seen = unrolled(form.outputs, form.axis, (scan for scan, _ in form.prefixes))
     taken = {*operator.inputs, *operator.params, *form.symbol_axes}
-    after = {state: result for scan, results in form.prefixes for state, result in zip(seen.states[scan], results, strict=True)}
+    waiting = {each.name for each in form.recurrences if waits(each)}
+    after = {state: "" if result in waiting else result for scan, results in form.prefixes for state, result in zip(seen.states[scan], results, strict=True)}
     names: dict[Expr, str] = {}
     for state in seen.steps:
         names[state] = _free(state.name, {*taken, *names.values()})

@@ -258,7 +258,7 @@ def ends(program: TileProgram) -> list[Expr]:
 
 def _seen(program: TileProgram) -> list[Expr]:
     """Where the states that maps see start, in all and in a part."""
-    return [each for state in program.running for each in (state.start, symbol(state.after, state.axes))]
+    return [each for state in program.running for each in (state.start, *([symbol(state.after, state.axes)] if state.after else []))]
 
 
 def _moving(program: TileProgram) -> set[str]:

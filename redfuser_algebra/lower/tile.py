@@ -120,7 +120,7 @@ class Running:
     """A state of a scan, as maps see it: `start` before the first element, and `step` after each further one.
 
     `step` and maps read it before an element, as a symbol that has the swept axis.  `after` names what it has come to
-    at the end of a part.
+    at the end of a part; "" where that is known only when all parts are.
     """
 
     name: str
@@ -201,7 +201,7 @@ class TileProgram:
     def splits(self) -> bool:
         """Whether the reduced axis can be cut into parts: maps that every element sees from the start on go on from part to part."""
         merges = all(update.joined is not None for update in self.updates if update.ordered)
-        return merges and (not self.maps or self.running != () and self.joins)
+        return merges and (not self.maps or self.running != () and self.joins and all(state.after for state in self.running))
 
     def stored(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """Axes in the order in which kernels have them: rows, the reduced axis, columns."""

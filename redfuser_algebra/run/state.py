@@ -13,6 +13,7 @@ import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
+from redfuser_algebra.discover.prefixes import AT_THE_END, state_after, waits
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
@@ -209,19 +210,25 @@ def mapped(form: FusedForm, state: State, chunk: Environment, before: State | No
     """
     final = _final_values(form, state)
     values = _Values(form, replace(chunk, lengths={form.axis: state.length}))
-    going_on = {} if before is None else _going_on(form, before, values)
+    going_on = _going_on(form, before, values, final) if before is not None and before.length else {}
     for output in form.outputs:
         for name in _symbol_names(output):
             values.symbols[name] = final.named(name)
     return tuple(values.of(substitute(output, going_on)) if form.axis in output.axes else None for output in form.outputs)
 
 
-def _going_on(form: FusedForm, before: State, values: _Values) -> dict[Expr, Expr]:
+def _going_on(form: FusedForm, before: State, values: _Values, final: _Values) -> dict[Expr, Expr]:
     """The scans that maps see, as they go on from a state: its results are bound under names of their own."""
     so_far, going_on = _part_values(form, before), {}
+    waiting = {each.name: state_after(each, form.axis) for each in form.recurrences if waits(each)}
+    for name in (name for value in waiting.values() for name in _symbol_names(value)):
+        if name.endswith(AT_THE_END):
+            known = name.removesuffix(AT_THE_END)
+            so_far.symbols[name] = final.of(Expr("size", (), (form.axis,))) if known == "size" else final.named(known)
     for scan, names in form.prefixes:
         starts = [symbol(f"{name} so far", tuple(a for a in scan.axes if a != form.axis)) for name in names]
-        values.symbols.update({start.name: so_far.named(name) for start, name in zip(starts, names, strict=True)})
+        values.symbols.update({start.name: so_far.of(waiting[name]) if name in waiting else so_far.named(name)
+                               for start, name in zip(starts, names, strict=True)})
         going_on[scan] = Expr("scan", (*starts, *(substitute(step, going_on) for step in scan.args[len(names):])), scan.attrs)
     return going_on
 
