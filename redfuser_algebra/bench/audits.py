@@ -68,9 +68,10 @@ def audits(asked: Asked, told: Callable[[int, int], None]) -> Iterator[dict]:
                 kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
             except (ra.NotFusable, LoweringError):
                 continue
-            source, begun = sha256(f"{asked.card}\n{asked.sizes}\n{kernel.source}".encode()).hexdigest(), perf_counter()
+            sizes, begun = sizes_for(kernel, asked.sizes), perf_counter()
+            source = sha256(f"{asked.card}\n{sizes}\n{kernel.source}".encode()).hexdigest()
             if source not in known:
-                found = kernel.audit(card=asked.card, sizes=sizes_for(kernel, asked.sizes)).to_json()
+                found = kernel.audit(card=asked.card, sizes=sizes).to_json()
                 known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
                 with asked.record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(known[source]) + "\n")

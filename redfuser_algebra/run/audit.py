@@ -43,8 +43,8 @@ BLOCK, WIDE = 33, 64
 """The same of the rows that come in blocks, and of the other axes, where matrices are multiplied in tiles."""
 
 QUICK, FULL = "quick", "full"
-SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, (BLOCK, LENGTHS[-2])))}
-"""What is executed, of kernels of rows and of kernels of tiles."""
+SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, (1, LENGTHS[-2])))}
+"""What is executed, of kernels of rows and of kernels of tiles: of these also one row so long that blocks share it."""
 
 Size = int | tuple[int, int]
 """A length of the reduced axis, or how many rows come in blocks and that length."""
