@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -57,7 +58,7 @@ class Operator:
     kept: tuple[tuple[int, ...], ...] = ()
     again: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def signature(self) -> Signature:
         """What calls are checked against."""
         return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again, self.lengths)

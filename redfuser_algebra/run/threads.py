@@ -80,6 +80,10 @@ def side_by_side(work: Callable[[int], None], parts: int) -> None:
 
 def share_out(work: Callable[[int], None], pieces: int, threads: int) -> None:
     """`work(piece)` for every piece, in order, each by whichever of the threads is free: one that is held up does less."""
+    if threads == 1 or pieces == 1:
+        for piece in range(pieces):
+            work(piece)
+        return
     left = deque(range(pieces))
 
     def until_none_is_left(_: int) -> None:
