@@ -162,3 +162,11 @@ def test_a_sum_dropped_about_a_mean_whose_weights_see_another_pivot():
 
     certificate = ra.fuse(spread_under_softmax).certify(examples=20)
     assert certificate.status == "proved and tested" and any(row.kind == "dropped" for row in certificate.rows)
+
+
+def test_a_fresh_e_graph_holds_the_laws_that_it_is_given_and_keeps_none():
+    asked = [question for question in ra.fuse(ra.operators["variance"]).form.trace if question.answer.finite and question.answer.fired.keys() & set(question.laws)]
+    assert asked
+    for question in asked:
+        before, without, after = (question.recheck(laws) for laws in (question.laws, (), question.laws))
+        assert before == after == question.answer and without.cost > before.cost and not without.fired.keys() & set(question.laws)
