@@ -9,6 +9,8 @@ import pytest
 import redfuser_algebra as ra
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.catalogue.entry import ENTRIES
+from redfuser_algebra.gradient import Gradient
+from redfuser_algebra.language.differentiation import differentiated
 from redfuser_algebra.language.formula import parse
 from redfuser_algebra.language.polynomial import Polynomials
 from redfuser_algebra.prove.trials.exact_functions import FUNCTION_OF, TRUTH_OF
@@ -170,6 +172,14 @@ def test_the_derivative_of_a_scan_runs_from_the_last_element_to_the_first(rng):
     largest = ra.fuse(ra.parse_operator("running(x[l]): scan(lambda m: maximum(m, x), l, -inf, after)")).gradient()
     assert list(largest([1.0, 3.0, 3.0, 2.0], np.ones(4))["x"]) == [1, 3, 0, 0], "of equals the first wins"
     assert all(verdict.status == "fusable" for verdict in largest.verdicts.values())
+
+
+def test_the_largest_of_running_values_is_itself_a_scan(rng):
+    """So that what is saved needs no position among them, which no state of parts follows."""
+    gradient = ra.fuse(ra.operators["max_subarray"]).gradient()
+    assert {verdict.status for verdict in gradient.verdicts.values()} == {"fusable"}
+    masked = ra.parse_operator("f(x[l], keep[l]): prod(scan(lambda h: h + x, l, 1.0, after), l, where=keep > 0) + max(scan(lambda h: h * x, l, 1.0, after), l, where=keep > 0)")
+    check(masked, {"x": rng.uniform(0.5, 1.5, 6), "keep": np.array([1, 0, 1, 1, 0, 1])}, {}, rng, Gradient(masked, differentiated(masked, "l"), {}))
 
 
 def test_long_batches_of_scans_run_in_kernels_and_chunks(rng):

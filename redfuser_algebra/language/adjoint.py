@@ -46,7 +46,7 @@ def adjoint(scan: Expr, seen: Seen, factors: Factors, pass_on: PassOn, smooth: M
     backward = [Expr("scan", (*ends, *back), (axis, tuple(bar.name for bar in bars), place, "before")) for place in range(len(own))]
     here = saved | dict(zip(bars, backward, strict=True))
     passed = [(element, _bound(value, here)) for element, value in by_element.items()]
-    passed += [(start, Expr("scan", last.args, (*last.attrs[:3], ""))) for start, last in zip(starts, backward, strict=True) if smooth[start]]
+    passed += [(start, Expr("scan", last.args, (*last.attrs[:3], ""))) for start, last in zip(starts, backward, strict=True) if smooth.get(start, False)]
     used = set(subterms(*(value for _, value in passed)))
     return Adjoint(tuple(passed), tuple(each for each in forward if each in used))
 
@@ -58,7 +58,7 @@ def _pulled(steps: tuple[Expr, ...], parts: Parts, axis: str, factors: Factors, 
     by_element: dict[Expr, Expr] = {}
 
     def follows(term: Expr) -> bool:
-        return smooth[term] or bool(unbound_states(term))
+        return smooth.get(term, False) or bool(unbound_states(term))
 
     for term in reversed(subterms(*steps)):
         if term not in parts:
@@ -68,7 +68,7 @@ def _pulled(steps: tuple[Expr, ...], parts: Parts, axis: str, factors: Factors, 
             by_state[term.name] = total.expr
         elif unbound_states(term):
             pass_on(term, total, parts, follows, axis)
-        elif smooth[term]:
+        elif smooth.get(term, False):
             by_element[term] = total.expr
     return by_state, by_element
 

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.adjoint import Parts, adjoint, fresh_names
 from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
 from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import Expr, substitute, subterms, unbound_states
+from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, unbound_states
 from redfuser_algebra.language.factored import NOTHING, ONE, Factors, Product, holding, single
 from redfuser_algebra.language.functions import argmax, argmin, count, exp, index, log, prod, size, where
 from redfuser_algebra.language.operator import Operator, define
 from redfuser_algebra.language.polynomial import Polynomials
+
+_STEPS = {"max": "maximum", "min": "minimum", "prod": "multiply"}
 
 Weights = dict[Expr, tuple[Expr, Expr]]
 """Exponentials e that are summed to an s: each with the weight w of which it is the product w·s, and with s."""
@@ -98,6 +101,8 @@ class Reverse:
             total = self._gathered(term) if self.smooth[term] and term in self.parts else NOTHING
             if term.op == "scan":
                 self._pass_back(term, total)
+            elif total.number and self._is_of_running_values(term):
+                self._pass_through(self._as_scan(term), {(0, ""): total})
             elif total.number and term.op == "input":
                 found[term.name] = total.expr
             elif total.number:
@@ -123,10 +128,25 @@ class Reverse:
             return
         if axis != self.axis:
             raise self.refusal(scan)
+        self._pass_through(scan, seen)
+
+    def _pass_through(self, scan: Expr, seen: Mapping[tuple[int, str], Product]) -> None:
         found = adjoint(scan, seen, self.factors, self._pass_on, self.smooth, self.adjoint_names)
         self.states |= dict.fromkeys(found.read, LETTERS["compose"])
         for arg, value in found.passed:
             self.parts.setdefault(arg, []).append(self._summed(self.factors.of(value), _missing(value.axes, arg)))
+
+    def _is_of_running_values(self, term: Expr) -> bool:
+        """Whether a term is the largest, the smallest or the product of what sees the elements before."""
+        return term.op == "reduce" and term.monoid in _STEPS and term.axis == self.axis and any(part.op == "scan" for part in subterms(term.body))
+
+    def _as_scan(self, term: Expr) -> Expr:
+        """A reduction as the last state of a scan: nothing has to be known of where its elements lie."""
+        name = next(self.adjoint_names)
+        state = Expr("state", (), (name, term.axes))
+        step = call(_STEPS[term.monoid], state, term.body)
+        step = step if term.mask is None else where(term.mask, step, state)
+        return Expr("scan", (const(MONOIDS[term.monoid].identity), step), (term.axis, (name,), 0, ""))
 
     def _vanishes(self, product: Product) -> bool:
         return self.polynomials.vanishes(substitute(product.expr, self.written_out))
