@@ -228,8 +228,7 @@ class Folding:
         for update in self.parts.numbers:
             name = self.held(update.name)
             f.line(f"{name}_old = {f.argument(f'held_{name}', f'held_{name}')}[r]")
-        for value in self.storage.old_values():
-            f.line(f"{self.held(value.name)}_old = {self._as(f, self._aged(value.value), value.name)}")
+        self._old_values(f, OLD)
         for place, stage in enumerate(self.program.stages):
             for value in self.storage.moving_values(place):
                 f.line(f"{self.held(value.name)} = {self._as(f, self._counted(value.value, SEEN), value.name)}")
@@ -239,6 +238,12 @@ class Folding:
             f.line(f"held_{self.held(update.name)}[r] = {self.held(update.name)}")
         f.close()
         return f
+
+    def _old_values(self, f: FragmentCode, suffix: str) -> None:
+        """Values of a state as it was; of no elements they may be no numbers, as a logarithm of −∞ is, and are 0 instead."""
+        for value in self.storage.old_values():
+            known = self._as(f, self._aged(value.value, suffix), value.name)
+            f.line(f"{self.held(value.name)}{suffix} = sel({f.argument(SEEN + suffix, '')} > 0, {known}, {f.type_of(value.name)}(0))")
 
     def _as(self, f: FragmentCode, expr: Expr, name: str) -> str:
         return f.code(expr).to(f.type_of(name)).text
@@ -291,9 +296,8 @@ class Folding:
         for update in self.parts.numbers:
             name = self.held(update.name)
             f.line(f"{name}_old, {name}_part = {f.argument(f'held_{name}', '')}[r], {f.argument(f'other_{name}', '')}[r]")
-        for value in self.storage.old_values():
-            for suffix in (OLD, PART):
-                f.line(f"{self.held(value.name)}{suffix} = {self._as(f, self._aged(value.value, suffix), value.name)}")
+        for suffix in (OLD, PART):
+            self._old_values(f, suffix)
         for place, stage in enumerate(self.program.stages):
             for value in self.storage.moving_values(place):
                 f.line(f"{self.held(value.name)} = {self._as(f, self._counted(value.value, SEEN), value.name)}")
