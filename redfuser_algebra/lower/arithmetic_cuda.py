@@ -41,7 +41,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import libdevice, types
 from numba.cuda.extending import intrinsic
 '''
 
@@ -191,6 +191,25 @@ def sign(x):
 
 
 @cuda.jit(device=True)
+def half_turns(x):
+    """An angle in half turns between −1 and 1, as exact as a float32."""
+    turns = f8(x) * 0.15915494309189535
+    return f4(2 * (turns - rint(turns)))
+
+
+@cuda.jit(device=True)
+def cos(x):
+    """Of an angle made small in float64: no x is so large that it takes numbers or tables in memory."""
+    return type(x)(libdevice.cospif(half_turns(x)))
+
+
+@cuda.jit(device=True)
+def sin(x):
+    """As cos."""
+    return type(x)(libdevice.sinpif(half_turns(x)))
+
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
     if at < 0:
@@ -246,6 +265,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)

@@ -55,7 +55,10 @@ class ColumnFunction(DeviceFunction):
     def taken(self, slot: str) -> str:
         if not self.printer.staged:
             return super().taken(slot)
-        return f"({self.argument('first', 'first')} + {self.own(slot)} < {self.argument('length', 'length')})"
+        return f"(i4({self.argument('first', 'first')} + {self.own(slot)}) < i4({self.argument('length', 'length')}))"
+
+    def by_vectors(self) -> bool:
+        return not self.printer.staged
 
     def count(self) -> None:
         if not self.printer.staged:

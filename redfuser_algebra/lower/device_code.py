@@ -4,6 +4,7 @@ In: what prints the functions of a program, which knows its leaves.  Out: defini
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.functions_cpu import Function
+from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
 from redfuser_algebra.lower.inlining import inlined
-from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.scalar_code import Code, constant
 
 if TYPE_CHECKING:
     from redfuser_algebra.lower.device_functions import RowFunctions
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _DIALECT = {"np.rint": "rint", "np.floor": "floor", "np.ceil": "ceil", "np.sign": "sign", "np.fmax": "fmax", "np.fmin": "fmin",
             "np.isfinite": "math.isfinite", "np.arctan": "math.atan", "np.arctan2": "math.atan2", "exp4": "math.exp", "exp8": "math.exp"}
 """What NumPy's names and the CPU's own functions are called in a CUDA kernel; other names of np are math's."""
+
+UNROLLED = "unrolled()"
+"""What ends a loop over arrays that must lie in registers; LLVM writes out short loops alone by itself."""
 
 CHOOSING = frozenset(("negative", "abs", "maximum", "minimum", "identity"))
 """Functions whose result is a number that they are given, or its negative."""
@@ -30,8 +34,8 @@ SIGNS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "gre
 
 
 def in_dialect(text: str, fast: bool = False) -> str:
-    """Scalar code as CUDA kernels write it; `fast`: exponentials of float32 by the machine's own instruction, x off by a rounding or two."""
-    text = re.sub(r"\bexp4\(", "fast_exp(", text) if fast else text
+    """Scalar code as CUDA kernels write it; `fast`: for results in float32, exponentials by the machine's own instruction, x off by a rounding or two."""
+    text = re.sub(r"\b(exp4|np\.cos|np\.sin)\(", lambda m: {"exp4": "fast_exp"}.get(m[1], m[1][3:]) + "(", text) if fast else text
     return re.sub(r"\b(np\.\w+|exp[48])\(", lambda m: f"{_DIALECT.get(m[1], m[1].replace('np.', 'math.'))}(", text)
 
 
@@ -45,6 +49,7 @@ class DeviceFunction(Function):
         super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)
         self.printer, self.axis, self.partial, self.single = printer, axis, partial, False
         self.returned: list[Code] = []
+        self.begun, self.ended = list[str](), list[str]()
 
     def line(self, text: str) -> None:
         """A statement, in the dialect of CUDA kernels."""
@@ -71,12 +76,20 @@ class DeviceFunction(Function):
     def _computed(self, term: Expr, depth: int) -> Code:
         if self.printer.fast and self.single and term.op == "exp" and depth == 0:
             return self._named(Code(f"f8(exp4(f4({self.code(term.args[0]).text})))", "f8"))
+        if term.op == "power" and term.args[1].op == "const" and term.args[1].value in (0.5, 1.5, 2.5):
+            return self._half_power(term, self._type(term, depth))
         if term.op in SIGNS and depth > 0:
             places = [arg.op == "index" and arg.axis == self.axis for arg in term.args]
             other = term.args[places.index(True) - 1] if places.count(True) == 1 else None
             if other is not None and self.axis not in other.axes and self.types[other] == "i":
                 return self._compared(term, other)
         return super()._computed(term, depth)
+
+    def _half_power(self, term: Expr, type_: str) -> Code:
+        """A power by a root; of −inf it is inf."""
+        base = self._named(self.code(term.args[0]).to(type_)).text
+        text = " * ".join([f"math.sqrt({base})", *[base] * int(term.args[1].value)])
+        return self._named(Code(f"sel({base} == {constant(-math.inf, type_).text}, {constant(math.inf, type_).text}, {text})", type_))
 
     def _compared(self, term: Expr, other: Expr) -> Code:
         """A place on the reduced axis, of 31 bits, compared with a whole number: clamped, that compares as it does."""
@@ -92,9 +105,27 @@ class DeviceFunction(Function):
         if self.nest[-1].axis != self.axis:
             super().close()
             return
-        loop = self.nest.pop()
-        self.line(f"for {self.index(self.axis)} in range({self.slots()}):")
-        self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+        loop, index = self.nest.pop(), self.index(self.axis)
+        if not self.begun:
+            self.line(f"for {index} in range({self.slots()}):")
+            self.nest[-1].lines += [f"    {line}" for line in loop.lines]
+            return
+        self.nest[-1].lines += self.begun
+        self.line(f"for {index} in range(SLOTS):")
+        ends = [f"if {index} % VECTOR == VECTOR - 1 or {index} == TILE:", *(f"    {line}" for pair in zip(self.ended, self.begun, strict=True) for line in pair)]
+        self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, *ends, UNROLLED)]
+        self.begun, self.ended = [], []
+
+    def by_vectors(self) -> bool:
+        """Whether elements lie in whole vectors, which are there or not, but for the last slot."""
+        return True
+
+    def join_vector(self, name: str, monoid: str, value: Code, type_: str) -> None:
+        """An element joins those of its vector, and these the tile's, if they are there."""
+        nothing, there = Accumulator("", monoid, type_).identity(), self.taken(self.index(self.axis))
+        self.begun.append(f"{name}_of = {nothing}")
+        self.line(f"{name}_of = {joined(monoid, f'{name}_of', value.to(type_).text, type_)}")
+        self.ended.append(f"{name}_it = {joined(monoid, f'{name}_it', f'sel({there}, {name}_of, {nothing})', type_)}")
 
     def slots(self) -> str:
         """How many elements a thread has at a time, as code."""

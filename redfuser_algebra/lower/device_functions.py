@@ -17,7 +17,7 @@ from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
 
 _OURS = re.compile(r"arrays|begins|sizes|leading|steps|arguments|checked|ptx|pointer|address|cache|unpack|pack|over_lanes|\w+_over|shapes|outputs|host|flat|slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch|size|power"
-                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it)")
+                   r"|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it|of)")
 LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
 
@@ -234,9 +234,13 @@ class RowFunctions:
             f.line(f"{held.name} = sel({held.name}_it, i8({f.place_of(index)}), {held.name})")
             return
         type_ = self._tile_type(f, update)
-        sum_, own = Accumulator(f"{held.name}_it", update.monoid, type_), "f4" if value.type == "f4" else type_
-        given = Code(f"sel({taken}, {value.to(own).text}, {Accumulator('', update.monoid, own).identity()})", own).to(type_)
-        f.line(f"{sum_.into} = {joined(update.monoid, sum_.into, given.text, type_)}")
+        own, part = "f4" if value.type == "f4" else type_, f.by_vectors()
+        if mask or not part:
+            value = Code(f"sel({mask if part else taken}, {value.to(own).text}, {Accumulator('', update.monoid, own).identity()})", own)
+        if part:
+            f.join_vector(held.name, update.monoid, value, type_)
+        else:
+            f.line(f"{held.name}_it = {joined(update.monoid, f'{held.name}_it', value.to(type_).text, type_)}")
 
     # the states of many threads
 

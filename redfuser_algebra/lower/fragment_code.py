@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
-from redfuser_algebra.lower.device_code import in_dialect
+from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
 from redfuser_algebra.lower.device_functions import over_lanes
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.inlining import inlined
@@ -20,8 +20,6 @@ from redfuser_algebra.lower.tile import PRIME, Update, stem, symbol_names
 
 LOG2E = 1.4426950408889634
 OLD, PART, SEEN = "_old", "_part", "seen"
-UNROLLED = "unrolled()"
-"""What ends a loop over arrays that must lie in registers; LLVM writes out short loops alone by itself."""
 _OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|full|whole|vector|arrays|sizes|leading|steps|arguments|fits|groups|schedules|checked|ptx|pointer|cache|unpack|multiply|all_finite|takes_part|add_taken_rows|clean_.+|over_lanes|\w+_over|shapes|outputs|host|flat|stream|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
                    r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|unrolled|pack|mma|address|range|min|max|abs|True|False|None")
 
