@@ -81,7 +81,7 @@ FAULTS = {
     "a tile is read before it is there": ("moment_of_inertia", 300, "            cuda.syncthreads()\n            seen, ", "            seen, "),
     "a tile is filled before it was read": ("moment_of_inertia", 3000, "            cuda.syncthreads()\n            lead = ", "            lead = "),
     "a tile ends early": ("moment_of_inertia", 300, "word < high", "word + 1 < high"),
-    "an element too many": ("attn_differential", 31, "span + thread < length", "span + thread <= length"),
+    "an element too many": ("attn_differential", 31, "span + thread) < i4(length)", "span + thread) <= i4(length)"),
     "columns are mixed up": ("center_of_mass_inertia", 300, "element * width + column", "element * width + width - 1 - column"),
     "states are added at different pivots": ("center_of_mass_inertia", 300, "    if seen_old > 0:\n        rebase_s1(", "    if False:\n        rebase_s1("),
     "warps leave their states in one place": ("moment_of_inertia", 1000, "shared_s[warp * (words_s | 1)", "shared_s[0 * (words_s | 1)"),
