@@ -111,6 +111,7 @@ def prove(target: Target, prefer: PreferOption = Preference.centred, axis: AxisO
     path = Path(output) if output else None
     if path and checked_suffix(path.suffix) and len(operators) > 1:
         raise several(f"proving {target} into one file", operators)
+    path = path and files.writable(path)
     made = []
     for operator in operators:
         with working(f"fusing {operator.name}"):

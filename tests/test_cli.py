@@ -232,6 +232,8 @@ BAD_RUNS = {
     "no kind of file": ((*RUN, "v.mat"), "no known kind of file"),
     "objects": ((*RUN, "objects.npy"), "cannot be read"),
     "words": ((*RUN, "words.csv"), "cannot be read"),
+    "nothing": ((*RUN, "empty.npy"), "cannot be read"),
+    "nothing as text": ((*RUN, "empty.csv"), "cannot be read"),
     "no number": ((*RUN, "v.npy", "--scale", "big"), "not a number"),
     "no option": ((*RUN, "v.npy", "scale", "2"), "not an option"),
     "no value": ((*RUN, "v.npy", "--scale"), "not an option with a value"),
@@ -247,6 +249,8 @@ BAD_RUNS = {
 def test_a_bad_run_is_told_in_one_message_and_writes_nothing(redfuser, folder, case):
     np.save("objects.npy", np.array([{}, {}]), allow_pickle=True)
     (folder / "words.csv").write_text("a,b\nc,d\n")
+    for name in ("empty.npy", "empty.csv"):
+        (folder / name).touch()
     before = set(os.listdir())
     told = redfuser(*BAD_RUNS[case][0])
     assert told.code == BAD and one_message(told) and BAD_RUNS[case][1] in told.err

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -75,10 +76,12 @@ def array_from(text: str) -> np.ndarray:
     try:
         if path.suffix == ".npy":
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "loadtxt: input contained no data")
+            return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None)
     except FileNotFoundError:
         raise OperatorError(f"the array {text}", "there is no such file", "check the path") from None
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, UserWarning) as error:
         raise OperatorError(f"the array {text}", f"it cannot be read: {error}", "save it with numpy.save, or as plain "
                             "numbers in columns, comments behind #") from None
 
