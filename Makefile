@@ -9,6 +9,7 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
 
 # The tree holds sources only: what Python compiles of them is kept in .venv, so that no process compiles it again.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Stale means: moved here from another folder (its scripts name the old one), its Python gone, or half made.
