@@ -284,7 +284,7 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("times",), _TIMES), (("finite", "anchored"), _FINITE), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("times",), _TIMES), (("finite", "anchored"), _FINITE), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("exp4",), _EXP4), (("exp8",), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
            (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
