@@ -132,6 +132,20 @@ def test_ragged_lengths(name):
             check(name, inputs(name, length), Schedule(64, 2, 2))
 
 
+def test_damaged_files_of_compiled_code_are_compiled_anew(rng):
+    fused, x = verdict("logsumexp").fused, rng.normal(size=40).astype("float32")
+    compiled = cpu.planned(fused.operator, fused.form, fused.operator.bind(x), None, None).compiled
+    check("logsumexp", {"x": x})
+    kept = compiled.files
+    for path in kept:
+        path.write_text("no code")
+    for loaded in (kernels._ran.discard, sys.modules.pop, lambda title: compiled.__dict__.pop("module")):
+        loaded(compiled.title)
+    with warnings.catch_warnings(action="error"):
+        check("logsumexp", {"x": x})
+    assert kept and compiled.is_cached and all(path.read_bytes() != b"no code" for path in kept)
+
+
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
 def test_special_values(special):
     x = np.linspace(-3, 3, 40)

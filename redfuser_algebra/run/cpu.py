@@ -52,8 +52,12 @@ def planned(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
     return Plan(compiled, operator, form, schedule, binding.sizes, binding.batch, leading)
 
 
-def attempted(plan: Plan, arrays: Mapping[str, np.ndarray], params: Mapping[str, object], out: tuple[np.ndarray, ...]) -> object | None:
-    """The outputs; None, said once, where Numba fails: it compiles at the first call, in as many ways as there are machines."""
+def attempted(plan: Plan, arrays: Mapping[str, np.ndarray], params: Mapping[str, object], out: tuple[np.ndarray, ...],
+              anew: bool = False) -> object | None:
+    """The outputs; None, said once, where Numba fails: it compiles at the first call, in as many ways as there are machines.
+
+    Where compiled code was kept on disk it may be damaged: that is compiled `anew` once.
+    """
     try:
         if plan.compiled.is_loaded:
             return plan.outputs(arrays, params, out)
@@ -64,6 +68,8 @@ def attempted(plan: Plan, arrays: Mapping[str, np.ndarray], params: Mapping[str,
     except RedfuserError:
         raise
     except Exception as error:
+        if not (anew or plan.compiled.is_loaded) and plan.compiled.threw_away():
+            return attempted(plan, arrays, params, out, anew=True)
         give_up(plan.operator, plan.form, plan.compiled.signature, error)
         return None
 

@@ -89,6 +89,21 @@ class Compiled:
             _ran.add(self.title)
             self._mark.write_text(version("numba"), encoding="utf-8")
 
+    def threw_away(self) -> bool:
+        """Whether compiled code was kept on disk; it is not any more, and the module is loaded anew.  It may be damaged."""
+        kept = self.files
+        for path in (*kept, self._mark):
+            path.unlink(missing_ok=True)
+        sys.modules.pop(self.title, None)
+        self.__dict__.pop("module", None)
+        return bool(kept)
+
+    @property
+    def files(self) -> list[Path]:
+        """Where Numba keeps its compiled code, once it is loaded."""
+        loaded = self.__dict__.get("module")
+        return [*Path(loaded.sweep.stats.cache_path).glob(f"{self.title}.*.nb?")] if loaded else []
+
     @property
     def _mark(self) -> Path:
         return cache_folder() / f"{self.title}.compiled"

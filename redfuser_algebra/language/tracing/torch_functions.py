@@ -181,6 +181,11 @@ def _softmax(a, dim=-1, dtype=None, _stacklevel=3):
     return e / np.sum(e, axis=dim, keepdims=True)
 
 
+@means("softmin")
+def _softmin(a, dim=-1, _stacklevel=3, dtype=None):
+    return _softmax(-a, dim)
+
+
 @means("logsumexp")
 def _logsumexp(a, dim=-1, keepdim=False):
     dim = tuple(dim) if isinstance(dim, list) else dim
