@@ -123,12 +123,12 @@ def dies_once(block, flag):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_two_processes_give_the_bits_of_one_and_a_killed_worker_loses_nothing(tmp_path):
+def test_four_processes_give_the_bits_of_one_and_a_killed_worker_loses_nothing(tmp_path):
     distributed = pytest.importorskip("distributed")
     _, (Q, K, V) = attention_call()
     flag = str(tmp_path / "killed")
     dying = K.map_blocks(dies_once, flag, dtype=K.dtype, meta=np.zeros((0, 0)))
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+    with distributed.LocalCluster(n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None,
                                   local_directory=str(tmp_path)) as cluster, distributed.Client(cluster) as client:
         got = client.compute(fused("attention").dask(Q, dying, V)).result(timeout=120)
     assert os.path.exists(flag)
