@@ -1,10 +1,11 @@
 """Recurrences: what scans mean, which of them can be cut into parts, and that parts keep their order.
 
 Every operator is compared with a loop in NumPy, as written and in every split; steps that no finite set of functions of
-the state follows are refused.
+the state follows run in order.
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -28,6 +29,8 @@ from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.certificate import certify
+from redfuser_algebra.prove.refutation.numbers import balls, working
+from redfuser_algebra.prove.refutation.problem import posed
 from redfuser_algebra.run import kernels
 from redfuser_algebra.run.cpu import run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
@@ -440,3 +443,31 @@ def test_a_recurrence_of_positive_summands_may_have_any_sign():
 
     facts = [str(fact) for fact in fuse(forgotten).form.facts]
     assert not [fact for fact in facts if "safe divisor" in fact] and [fact for fact in facts if "divides and may be 0" in fact]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_derivatives_go_back_through_steps(behind, rng):
+    """What a witness counts on, next to finite differences: of states after, before and beside each other, and of where they start."""
+    @operator
+    def op(x: "l", y: "l"):
+        """A gate, a queue and neighbours, in one number."""
+        h = scan(lambda h, g: (ra.tanh(h * y + g), g * x + h), "l", initial=(0.25, 0.5), every="after")[0]
+        waits = scan(lambda w: ra.maximum(0, w + x), "l", every="before")
+        return ra.sum(h * waits + x * previous(y, "l") ** 2, "l")
+
+    cascade = primary(cascades(op))
+    prefix, suffix = ([[Fraction(int(64 * v), 64) for v in row] for row in rng.uniform(-1, 1, (n, 2))] for n in (5, 2))
+    prefix, suffix = np.array(prefix, object), np.array(suffix, object)
+    problem, field = posed(cascade, (), behind=behind), balls(256)
+    with working(field):
+        evaluation = problem.evaluation(field, prefix, [suffix])
+        (seen,) = problem.observations(2, cascade.reductions[-1].source)[:1]
+        slopes = problem.slopes(evaluation, seen)[0, problem.part(5, 7)]
+    arrays = np.concatenate([suffix, prefix] if behind else [prefix, suffix]).astype(float)
+    for at in range(5):
+        for column in range(2):
+            moved = [arrays.copy() for _ in range(2)]
+            for array, step in zip(moved, (1e-6, -1e-6), strict=True):
+                array[at + 2 * behind, column] += step
+            up, down = (reference(op, op.bind(**{name: array[:, k] for k, (name, _) in enumerate(problem.coordinates)})) for array in moved)
+            assert float(slopes[at, column]) == pytest.approx((up - down) / 2e-6, rel=1e-5, abs=1e-7)

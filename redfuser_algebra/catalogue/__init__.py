@@ -20,6 +20,7 @@ from redfuser_algebra.catalogue import (  # noqa: F401  (each module enters its 
     outliers,
     fitting,
     order,
+    ranked,
     physics,
     streaming,
     recurrent,

@@ -79,3 +79,21 @@ def page_hinkley(x: "l", allowed: float = 0.005):
     """m_L − min_l m_l with m_l = Σ_{t≤l} (x_t − x̄_t − δ), x̄_t the mean so far: an envelope of lines in what came before."""
     step = x - cumulative(ra.sum, x, "l") / (ra.index("l") + 1) - allowed
     return ra.sum(step, "l") - ra.min(cumulative(ra.sum, step, "l"), "l")
+
+
+def _outliers(x):
+    return sum(abs(x[n] - x[:n].mean()) > 1.5 * np.sqrt(x[:n].var(ddof=1) + 1e-9) for n in range(3, x.size))
+
+
+@entry(source="river anomaly; OnlineStats peak detection", verdict="partly", reason="online-only", words=4, reference=_outliers)
+def running_zscore_outliers(x: "l"):
+    """How many x_l are further than 1.5 deviations from the mean of those before them, from the third one on."""
+    n = ra.index("l")
+
+    def step(mean, squares):
+        after = mean + (x - mean) / (n + 1)
+        return after, squares + (x - mean) * (x - after)
+
+    mean, squares = scan(step, "l", initial=(0.0, 0.0), every="before")
+    free = ra.maximum(n - 1, 1)
+    return ra.count((n > 2) & ((x - mean) ** 2 * free > 2.25 * (squares + 1e-9 * free)), "l")

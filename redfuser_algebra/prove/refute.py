@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from redfuser_algebra.discover.recurrence import is_ordered
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, subterms
@@ -24,6 +23,8 @@ from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determina
 from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, ROUNDING, THRESHOLD, blame
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
+_FOR_RANKS = 3
+"""How much more is spent where elements are put in order."""
 BUDGET = 1_500_000
 """Array entries after which no new experiment is started: a second or two."""
 
@@ -32,18 +33,16 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
            params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
     """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
 
-    `params` are the operator's parameters with their defaults.  Never a witness for a cascade with a scan, for a body that is certainly of
-    finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
+    `params` are the operator's parameters with their defaults.  Never a witness for a body that is certainly of finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
     """
     if any(term.op == "reduce" and term.attrs[2] == cascade.axis for term in subterms(*_formulas(cascade))):
-        return None
-    if any(is_ordered(formula, cascade.axis) for formula in _formulas(cascade)):
         return None
     if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
         return None
     effort = Effort(budget)
     for values in _parameters(params or {}):
         problem = posed(cascade, assume, values)
+        effort.left += _FOR_RANKS * budget if problem.growing else 0
         if problem.coordinates and not effort.over:
             try:
                 found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
@@ -62,8 +61,7 @@ def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, b
         problem = posed(cascade, assume, values, behind=True)
         if problem.coordinates and not effort.over:
             try:
-                found = independent(problem, problem.own(refusal.reduction), effort)
-                made = _of_results(problem, refusal, found) if found else None
+                made = _witness(problem, problem.own(refusal.reduction), refusal, effort)
             except Unsupported:
                 continue
             if made:
@@ -130,7 +128,7 @@ def _suspects(problem: Problem, refused: str) -> list[Reduction]:
 
 def _of_jumps(problem: Problem, reduction: Reduction, refusal: Refusal, found: Crossed) -> Crossings | None:
     ranked = reduction.source.attrs[2] in problem.growing
-    reason = ORDER_STATISTIC if ranked else ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    reason = ONLINE if problem.behind else ORDER_STATISTIC if ranked else ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
     draft = Crossings(reason, reduction, problem, found.prefix, found.columns, {}, found.jumps)
     minors = draft.minors()
     if not minors or not all(map(certainly_not_zero, minors.values())):

@@ -206,12 +206,12 @@ class Crossings(Witness):
     def __str__(self) -> str:
         places = ", ".join(f"{float(jump.low):.6g}" for jump in self.jumps[:_SHOWN])
         width = float(max(jump.high - jump.low for jump in self.jumps))
-        name = coordinate_name(self.problem, self.jumps[0].steered)
+        name, what = coordinate_name(self.problem, self.jumps[0].steered), "part" if self.problem.behind else "prefix"
         return "\n".join([
             *self._lines(),
-            f"After it, as {name} of a suffix of one element grows, the result jumps near {places}, … (each place known "
+            f"{'Before' if self.problem.behind else 'After'} it, as {name} of one element grows, the result jumps near {places}, … (each place known "
             f"to within {width:.1g}): each time one choice turns, g = 0, and no other.",
-            "Where it turns is a function of the prefix.  The Jacobian of n such g by n numbers of the prefix",
+            f"Where it turns is a function of the {what}.  The Jacobian of n such g by n numbers of the {what}",
             *self._conclusion()])
 
 

@@ -267,6 +267,8 @@ def _picked(expr: Expr, dim: Dim, position: Length | int) -> Expr:
         if dim == () and position in (0, -1):
             return expr
         raise refused(f"an index into {written(dim)}", "it is no single axis", "index before the reshape")
+    if expr.op == "scan" and (expr.axis, expr.attrs[3]) == (dim[0], "after") and int(position) in (-1, current.get().length(dim) - 1):
+        return Expr("scan", expr.args, (*expr.attrs[:3], ""))
     where = number_of(position) if isinstance(position, Length) or position >= 0 else ra.size(dim[0]) + int(position)
     return ra.take(expr, where, dim[0]) if dim[0] in expr.axes else expr
 

@@ -142,9 +142,9 @@ class _Search:
     def _narrowed(self, jumps: list[Jump]) -> list[Jump]:
         """Each interval cut in two again and again, keeping a part over which the reduction changes.
 
-        A cut that meets a tie is made elsewhere the next time.
+        A cut that meets a tie is made elsewhere the next time.  Steps one after the other widen balls, so that these begin narrower.
         """
-        for turn in range(_HALVINGS if jumps else 0):
+        for turn in range((2 if self.problem.behind else 1) * _HALVINGS if jumps else 0):
             cut = Fraction(15, 32) if turn % 4 == 0 else Fraction(1, 2)
             middles = [jump.low + (jump.high - jump.low) * cut for jump in jumps]
             suffixes = [jump.at(value) for jump, middle in zip(jumps, middles, strict=True) for value in (jump.low, middle)]
@@ -182,12 +182,12 @@ def certified(problem: Problem, prefix: np.ndarray, moving: tuple[int, ...], jum
     sides = [problem.evaluation(field, prefix, spans, side, coordinates, moving_suffix=True) for side in (-1, 1)]
     certain = _apart(problem, jumps, sides) & _differ(problem, reduction, prefix, jumps)
     turning = _turning(sides[0], len(jumps)) & _turning(sides[1], len(jumps)) & certain
-    rows, kept = [], []
+    rows, kept, part = [], [], problem.part(len(prefix), len(prefix) + len(spans[0]))
     if turning.any():
         slopes = _slopes_of_choices(problem, sides[0])
         for at in np.flatnonzero(turning):
-            row = slopes[at, :len(prefix)][:, list(moving)].reshape(-1)
-            if certainly_not_zero(slopes[at, len(prefix), jumps[at].steered]) and all(map(is_finite, row)):
+            row = slopes[at, part][:, list(moving)].reshape(-1)
+            if certainly_not_zero(slopes[at, 0 if problem.behind else len(prefix), jumps[at].steered]) and all(map(is_finite, row)):
                 rows.append(row)
                 kept.append(jumps[at])
     return np.array(rows, object).reshape(len(rows), -1 if rows else 0), kept

@@ -156,6 +156,14 @@ def pads(count: int, width: int, often: int = 1) -> Iterator[Shape]:
         yield Shape(prefix, (outside, [_padding(length, width, along, far // 2, far - far // 2) for far in numbers]))
 
 
+def scaled(count: int, width: int) -> Iterator[Shape]:
+    """A ramp at several scales, with suffixes of one element that steer in small steps: sums over the largest then hold few or many."""
+    steered = strides([4 * k + Fraction(3, 13) for k in range(-20, 160)])
+    for scale in (Fraction(1, 64), Fraction(1, 128), Fraction(1, 512)):
+        pools = (_steering([scale * value for value in steered], width, 0, at) for at in range(min(width, _MOST)))
+        yield Shape(_ramp(count, width, 0) * scale, tuple(pools))
+
+
 def _padding(count: int, width: int, along: int, low: int, high: int) -> np.ndarray:
     suffix = _ramp(count, 1, 0).repeat(width, axis=1) + STILL
     suffix[:, along] = [Fraction(-_FAR - at) if at < low else Fraction(_FAR + at) if at < low + high else

@@ -15,7 +15,7 @@ from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
     ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_negative, geometric_unit,
-    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, shifted, unit, walks)
+    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, unit, walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
@@ -154,6 +154,8 @@ def _hold(problem: Problem, conditions: list[Expr], domain: Domain) -> bool:
 
 def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     width, count = len(problem.coordinates), problem.order + SPARE
+    if problem.growing and any(term.op == "scan" for term in subterms(*problem.outputs)):
+        yield from scaled(2 * count, width)
     if problem.growing:
         yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2))
     yield from ramps(count, width, OWN)

@@ -28,6 +28,8 @@ Coordinate = tuple[str, tuple[int, ...]]
 Elements = np.ndarray
 """Fractions, one row per element and one column per coordinate."""
 
+_SMALL = 16
+"""What is the same for all elements is taken so much smaller where steps follow one another: large weights make gates of them."""
 _ORDER, _PER_ENTRY, _PER_REDUCTION = 24, 8, 3
 
 _RATIONAL_OPS = {*RATIONAL.functions, "subtract", "multiply", "divide", "less", "less_equal", "greater", "greater_equal",
@@ -67,9 +69,16 @@ class Problem:
         More than the 16 components that a fused form may have for a reduction, and more than what other axes and
         other reductions may add.
         """
-        entries = int(np.prod([size for axis, size in self.sizes.items() if axis not in self.growing], dtype=int))
+        counted = self._of_states if self.behind else self.sizes.keys() - self.growing.keys()
+        entries = int(np.prod([size for axis, size in self.sizes.items() if axis in counted], dtype=int))
         return max(_ORDER, _PER_ENTRY * entries,
                    _PER_REDUCTION * len(self.cascade.reductions))
+
+    @cached_property
+    def _of_states(self) -> set[str]:
+        """The axes that states and results have."""
+        scans = [term for term in subterms(*self.outputs) if term.op in ("scan", "state")]
+        return {axis for term in (*scans, *(reduction.source for reduction in self.cascade.reductions)) for axis in term.axes}
 
     def own(self, reduction: Reduction) -> Reduction:
         """The reduction of that name as this problem states it."""
@@ -223,7 +232,7 @@ def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fracti
         if cascade.axis in axes:
             coordinates += [(name, place) for place in np.ndindex(*shape)]
         else:
-            others[name] = axes, _spread(shape)
+            others[name] = axes, _spread(shape) / (_SMALL if behind else 1)
     params = {term.name: (given or {}).get(term.name, Fraction(2) if _counts(term, terms) else Fraction(1, 2))
               for term in terms if term.op == "param"}
     return Problem(cascade, assume, outputs, sizes, tuple(coordinates), others, params, behind)
