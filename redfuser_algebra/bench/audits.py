@@ -104,10 +104,11 @@ def _said(rows: int, length: int) -> str:
 
 
 def markdown(asked: Asked, found: Iterable[dict]) -> str:
-    """Audits as a table in Markdown, below its title; kernels of the catalogue that have none in it are listed as not run."""
+    """Audits as a table in Markdown, below its title; operators of the catalogue that are to fuse and have none are listed."""
     rows = {(each["operator"], each["dtype"]): cells(each) for each in found}
+    fusing = [operator.name for operator in asked.operators if ra.operators.entry(operator.name).verdict != "not fusable"]
     missing = [f"{dtype}: {', '.join(names)}." for dtype in asked.dtypes
-               if (names := [operator.name for operator in asked.operators if (operator.name, dtype) not in rows])]
+               if (names := [name for name in fusing if (name, dtype) not in rows])]
     title = TITLE.format(card=asked.card, full="--full " if asked.sizes == FULL else "", dtypes=",".join(asked.dtypes))
     lines = [HEAD, ["---"] * len(HEAD), *(rows[key] for key in sorted(rows))]
     passed = sum(row[2] == "yes" for row in rows.values())
