@@ -27,7 +27,7 @@ TITLE = """# The CUDA kernels, audited without a GPU
 
 Each kernel was compiled for sm_80 and sm_90a, and its PTX was executed on the CPU, warps in step and, at up to 2048 elements, in
 random order, against the operator in float64.  A size is a length of the reduced axis, or rows × length where matrices are
-multiplied in tiles.  Registers, and bytes spilled or on the stack, are the most of any launch, the error is the largest in units of its limit, and
+multiplied in tiles; sizes below an operator's shortest length are not run.  Registers, and bytes spilled or on the stack, are the most of any launch, the error is the largest in units of its limit, and
 bytes and passes over the banks of shared memory are those of the last size, over the ideal.  Times are estimated for the {card};
 no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is to be audited again.
 
