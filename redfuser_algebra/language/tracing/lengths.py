@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from math import prod
 
-from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.tracing.place import refused
 
 Dim = tuple[str, ...]
