@@ -89,6 +89,11 @@ def test_printing_twice_gives_the_same_python(name):
     assert {"plan", "launch", "make", "multiply_rows", "add_weighted_rows"} - {node.name for node in ast.parse(made.source).body if isinstance(node, ast.FunctionDef)} <= {"multiply_rows"}
 
 
+def test_a_tile_that_is_made_reads_nothing_beyond_its_ends():
+    reads = [line for line in kernel("attn_gaussian_kernel", "float16").source.splitlines() if "load_one(p_" in line and "at_d" in line]
+    assert reads and all("there & " in line for line in reads)
+
+
 @needs_toolchain
 @pytest.mark.parametrize(("name", "columns", "lengths"), [("causal_attention", 64, (127, 200)), *slow(
     *(("attention", columns, lengths) for columns in (64, 128) for lengths in RAGGED), ("causal_attention", 128, (190, 290)), ("sliding_window_attention", 64, (190, 290)))])

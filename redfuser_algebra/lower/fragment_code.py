@@ -35,11 +35,11 @@ class TileStorage(Storage):
 class FragmentCode(Function):
     """A device function that goes over the fragments of a warp; `wholes` are the variables of the rows' state.
 
-    Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.  `guards` are
+    Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.  `there` are
     conditions of whatever is loaded.
     """
 
-    guards: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
     picks, instructions = False, {}
 
     def __init__(self, name: str, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
@@ -91,7 +91,7 @@ class FragmentCode(Function):
 
     def _loaded(self, term: Expr, leaf: Leaf) -> Code:
         """A number from global memory: of the row, of the column, or of both."""
-        name, place, inside = term.name, "", [*self.guards]
+        name, place, inside = term.name, "", [*self.there]
         for axis in self.program.inputs[name]:
             if axis in self.program.rows and axis != self.program.block:
                 continue

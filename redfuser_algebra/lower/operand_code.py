@@ -14,7 +14,7 @@ from redfuser_algebra.lower.storage_cpu import Signature
 class OperandCode(FragmentCode):
     """The function `make_…` of an operand."""
 
-    guards = ("there",)
+    there = ("there",)
 
     def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
         super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
