@@ -161,10 +161,10 @@ class Fused:
                                 f"choose one of {', '.join(TARGETS)}")
         if target == "cuda":
             return made_cuda(self.operator, self.form, dtype, arch, schedule, factors)
-        self._no_factors(factors)
+        self._check_no_factors(factors)
         return made_kernel(self.operator, self.form, dtype, schedule)
 
-    def _no_factors(self, factors: object) -> None:
+    def _check_no_factors(self, factors: object) -> None:
         if factors is not None:
             raise OperatorError(f"a CPU kernel of {self.operator.name} with factors {factors!r}", "its arrays are widened on their way in",
                                 "leave factors out: arrays of ml_dtypes are taken as they are")
@@ -202,9 +202,9 @@ class Fused:
     def gradient(self) -> Gradient:
         """The vector–Jacobian product, as fused operators of the inputs, of saved rows' results and of cotangents.
 
-        Nothing that varies along the swept axis is stored: it is computed again from what the forward pass leaves of
-        each row.  Only states of scans are, where the derivative, which goes from the last element to the first, reads them.  At a tie the first of equal elements wins.  Raises OperatorError, which names the term, where there is
-        no derivative.
+        What varies along the swept axis is not stored but computed again from what the forward pass leaves of each row.
+        States of scans are stored where the derivative, which goes from the last element to the first, reads them.  At a
+        tie the first of equal elements wins.  Raises OperatorError, which names the term, where there is no derivative.
         """
         return gradient_of(self.operator, self.form.axis, decide)
 
@@ -227,15 +227,16 @@ class Fused:
         """Write a kernel as a file of its own, which needs NumPy and Numba (or numba-cuda) and checks itself when run; its path.
 
         The same form, dtype and schedule give the same bytes on every machine; `arch` and `factors` are for "cuda", as in
-        `kernel`.  The header names the hash of the
-        certificate, which is made if none is given; a text is taken for such a hash.  Raises OperatorError for an
-        unknown target or dtype, a certificate of something else, and a path that cannot be written; LoweringError
-        where there is no kernel.
+        `kernel`.  The header names the hash of the certificate, which is made if none is given; a text is taken for such
+        a hash.  Raises OperatorError for an unknown target or dtype, a certificate of something else, and a path that
+        cannot be written; LoweringError where there is no kernel.
         """
         if target not in TARGETS:
             raise OperatorError(f"exporting {self.operator.name} with target={target!r}", "there is no such target here",
                                 f"choose one of {', '.join(TARGETS)}")
-        kernel = self.kernel("cuda", dtype=dtype, schedule=schedule, arch=arch, factors=factors) if target == "cuda" else self._no_factors(factors)
+        if target == "cpu":
+            self._check_no_factors(factors)
+        kernel = self.kernel("cuda", dtype=dtype, schedule=schedule, arch=arch, factors=factors) if target == "cuda" else None
         certificate = certificate or self.certificate
         if isinstance(certificate, Certificate) and not certificate.speaks_of(self.operator, self.form):
             raise OperatorError(f"exporting {self.operator.name} with a certificate", "it speaks of another operator or form",

@@ -72,6 +72,11 @@ def test_numba_starts_without_blas_and_imports_it_for_those_who_call_it():
     subprocess.run([sys.executable, "-c", STARTED], check=True, timeout=100)
 
 
+def test_numba_without_the_names_that_starting_relies_on_starts_by_itself(monkeypatch):
+    monkeypatch.delattr("numba.np.linalg.ensure_blas")
+    starting.start_numba()
+
+
 @pytest.mark.parametrize("collects", [True, False])
 def test_garbage_is_collected_again_after_a_first_call(collects):
     (gc.enable if collects else gc.disable)()

@@ -108,7 +108,8 @@ def _array(signature: Signature, name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise OperatorError(asked, f"it does not make an array: {error}", "convert it first, with x.float()" if hasattr(value, "float") else "pass a rectangular array of numbers") from error
+        instead = "convert it first, with x.float()" if hasattr(value, "float") else "pass a rectangular array of numbers"
+        raise OperatorError(asked, f"it does not make an array: {error}", instead) from error
     if array.dtype.kind not in "biuf" and not (array.dtype.kind == "V" and np.can_cast(array.dtype, np.float64)):
         raise OperatorError(asked, f"its dtype {array.dtype} is not a real number", _conversion(array.dtype.kind))
     if array.ndim < len(signature.inputs[name]):

@@ -18,6 +18,9 @@ from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.recurrences import Equation, associativity, equations, scalings
 
 CHECKER = "distribution"
+DISTRIBUTED = ("recurrence", "scaling")
+"""The kinds of obligations that are for this checker alone."""
+
 MOST_CONDITIONS = 8
 
 Product = frozenset[tuple[Expr, Fraction]]
@@ -34,12 +37,13 @@ class Unread(Exception):
 def distributed(form: FusedForm, obligations: Sequence[Obligation]) -> Iterator[tuple[str, Evidence]]:
     """The id of every obligation about a recurrence or a scaling, with the evidence."""
     records = {recurred.name: recurred for recurred in form.recurrences}
+    together = {scaling.names: scaling for scaling in form.scalings}
     for obligation in obligations:
         if obligation.kind == "recurrence":
             recurred = records[obligation.about[0]]
             yield obligation.id, _evidence(((recurred.semiring, equations(form, recurred)),), ", then induction over the elements")
         elif obligation.kind == "scaling":
-            yield obligation.id, _evidence([("sum-product", scalings(form, form.scalings[int(obligation.id.split(":")[1]) - 1]))])
+            yield obligation.id, _evidence([("sum-product", scalings(form, together[obligation.about]))])
         elif obligation.id == "monoid:compose":
             yield obligation.id, _evidence([(r.semiring, associativity(form, r)) for r in form.recurrences])
 

@@ -19,7 +19,7 @@ from redfuser_algebra.discover.show import summary
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.prove.by_distribution import distributed
+from redfuser_algebra.prove.by_distribution import DISTRIBUTED, distributed
 from redfuser_algebra.prove.by_egraph import derived
 from redfuser_algebra.prove.by_examples import tested
 from redfuser_algebra.prove.by_floats import centred_inputs, measured
@@ -169,7 +169,7 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
         for id, evidence in chain(
             derived(cascade, operator.assume, form, asked, laws, told(0, 30)), simplified(operator, form, asked, told(30, 50)),
             distributed(form, asked),
-            tested(trials, [o for o in asked if o.kind not in ("recurrence", "scaling")], examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
+            tested(trials, [o for o in asked if o.kind not in DISTRIBUTED], examples, seed, told(50, 95)), measured(trials, cascade, interpreter, seed),
         ):
             found[id].append(evidence)
             heard(id, evidence)

@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 
 MISALIGNED, OUTSIDE, UNNOTED = 1, 2, 3
-SECTOR, BANKS = 32, 32
+LANES, BANKS, SECTOR = 32, 32, 32
+"""Threads of a warp, banks of shared memory, and bytes that global memory moves at a time."""
 
 
 @cache
@@ -62,11 +63,11 @@ def collision(writer: np.ndarray, readers: np.ndarray, offsets: np.ndarray, acti
 
 def sectors(offsets: np.ndarray, active: np.ndarray, size: int, lanes: np.ndarray) -> tuple[int, int, int]:
     """Warps that have access, bytes they ask for, and the different sectors that each touches; lanes of a warp stand together."""
-    requests, asked, moved, seen, warp = 0, 0, 0, np.empty(BANKS, np.int64), -1
+    requests, asked, moved, seen, warp = 0, 0, 0, np.empty(LANES, np.int64), -1
     for n in range(len(offsets)):
         if active[n]:
-            if lanes[n] // 32 != warp:
-                warp, many, requests = lanes[n] // 32, 0, requests + 1
+            if lanes[n] // LANES != warp:
+                warp, many, requests = lanes[n] // LANES, 0, requests + 1
             asked += size
             sector = offsets[n] // SECTOR
             if sector not in seen[:many]:
@@ -81,11 +82,11 @@ def passes(offsets: np.ndarray, active: np.ndarray, size: int, lanes: np.ndarray
     Each group of `served` lanes is one pass, or as many as one bank has different words to give.
     """
     requests, asked, moved, least, warp, group, most = 0, 0, 0, 0, -1, -1, 0
-    words, banks = np.empty((BANKS, BANKS), np.int64), np.zeros(BANKS, np.int64)
+    words, banks = np.empty((BANKS, LANES), np.int64), np.zeros(BANKS, np.int64)
     for n in range(len(offsets)):
         if active[n]:
-            if lanes[n] // 32 != warp:
-                warp, requests = lanes[n] // 32, requests + 1
+            if lanes[n] // LANES != warp:
+                warp, requests = lanes[n] // LANES, requests + 1
             if lanes[n] // served != group:
                 group, moved, least, most = lanes[n] // served, moved + most, least + 1, 0
                 banks[:] = 0

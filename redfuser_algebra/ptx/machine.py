@@ -12,12 +12,12 @@ from itertools import accumulate
 import numpy as np
 
 from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp, warpgroup  # noqa: F401  (each enters its instructions)
+from redfuser_algebra.ptx.accesses import LANES
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step
 from redfuser_algebra.ptx.inline import without_calls
 from redfuser_algebra.ptx.memory import ALLOCATED, GlobalMemory, Memory, SharedMemory, Traffic
 from redfuser_algebra.ptx.text import DTYPES, Instruction, Kernel, PtxError, parse, uncommented
 
-LANES = 32
 ENDLESS = 2_000_000
 """Blocks of instructions after which a launch is taken to be endless."""
 
@@ -75,16 +75,11 @@ class Machine:
         self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
         self.ends = [block[-1] for block in kernel.blocks]
         self.guards = [self.decoder.guard(end) if end.guard else None for end in self.ends]
-        self.places = self._places()
+        widths = {name: self.decoder.width(name) for name, _ in self.decoder.slots}
+        self.places, self.bytes = _places(widths), sum(widths.values())
         self.opcodes = [Counter(".".join((i.name, *i.forms)) for i in block) for block in kernel.blocks]
         self.visits, self.counts = np.zeros(len(kernel.blocks), np.int64), Counts()
         self.random = np.random.default_rng(self.mode.seed)
-
-    def _places(self) -> dict[str, int]:
-        """Where each register that steps use begins in the bytes of a thread, the wide ones first; and how many bytes there are."""
-        widths = {name: self.decoder.width(name) for name, _ in self.decoder.slots}
-        ordered = sorted(widths, key=lambda name: -widths[name])
-        return dict(zip((*ordered, "words"), accumulate((widths[name] for name in ordered), initial=0), strict=True))
 
     def launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int = 0) -> Counts:
         """Run all blocks of a grid.  Raises PtxError for anything that hardware leaves undefined or refuses."""
@@ -139,7 +134,6 @@ class Machine:
             group.waiting[:] = False
             group.unify()
 
-
     def _tell(self, groups: list[Group], blocks: int) -> None:
         """What the truth values that threads brought to a barrier come to in each block."""
         yes, no = np.zeros((2, blocks * self.threads), bool)
@@ -154,6 +148,12 @@ class Machine:
             group.votes.clear()
 
 
+def _places(widths: dict[str, int]) -> dict[str, int]:
+    """Where registers of these widths begin in the bytes of a thread: the wide ones first, so that all are aligned."""
+    ordered = sorted(widths, key=widths.__getitem__, reverse=True)
+    return dict(zip(ordered, accumulate((widths[name] for name in ordered), initial=0), strict=False))
+
+
 class Group:
     """Threads that step side by side: their registers, and where each of them is.
 
@@ -162,7 +162,8 @@ class Group:
 
     def __init__(self, machine: Machine, lanes: np.ndarray, first_block: int) -> None:
         self.machine, self.mode, self.counts, self.random = machine, machine.mode, machine.counts, machine.random
-        self.lanes, self.count = lanes, (count := len(lanes))
+        self.lanes, count = lanes, len(lanes)
+        self.count = count
         self.warps = self.lanes % machine.threads // LANES
         self.place = np.zeros(count, np.int32)
         self.waiting, self.dead = np.zeros(count, bool), np.zeros(count, bool)
@@ -173,7 +174,7 @@ class Group:
         self.shared_base = self.lanes // machine.threads * machine.shared.size
         self.local_base = self.lanes * machine.local_size
         self.every, self.nothing = np.ones(count, bool), np.zeros(count, np.int64)
-        registers = np.full(machine.places["words"] * count, 255, np.uint8)
+        registers = np.full(machine.bytes * count, 255, np.uint8)
         self.slots = [registers[machine.places[name] * count:][:np.dtype(dtype).itemsize * count].view(dtype) for name, dtype in machine.decoder.slots]
         for (_, dtype), slot in zip(machine.decoder.slots, self.slots, strict=True):
             if dtype == "?":

@@ -7,14 +7,13 @@ import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16
 from redfuser_algebra.lower.standalone.float8 import from_float8
+from redfuser_algebra.ptx.accesses import LANES
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
 from redfuser_algebra.ptx.memory_access import reached, touch
 from redfuser_algebra.ptx.text import Instruction, PtxError
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
-
-LANES = 32
 
 PRODUCTS = {("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k32", "e4m3"), ("m16n8k32", "e5m2"), ("m16n8k32", "e4m3", "e5m2")}
 """The shapes of products, with the types that their factors have."""

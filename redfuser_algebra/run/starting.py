@@ -11,14 +11,19 @@ def start_numba() -> None:
     """Import what Numba needs before it loads or compiles anything; not to be called by two threads at once.
 
     To learn whether there is a BLAS, Numba imports SciPy's linear algebra, which takes longer than all the rest.  Kernels
-    multiply matrices themselves, and other code that calls BLAS imports it when it is compiled.
+    multiply matrices themselves, and other code that calls BLAS imports it when it is compiled.  These are Numba's private
+    names: one that lacks them makes itself ready when it first compiles.
     """
-    from numba.core.registry import cpu_target
-    from numba.np import linalg
-
-    imports_blas, linalg.ensure_blas = linalg.ensure_blas, _ensure_scipy
     try:
-        cpu_target.target_context.refresh()
+        from numba.core.registry import cpu_target
+        from numba.np import linalg
+
+        refresh, imports_blas = cpu_target.target_context.refresh, linalg.ensure_blas
+    except (ImportError, AttributeError):
+        return
+    linalg.ensure_blas = _ensure_scipy
+    try:
+        refresh()
     finally:
         linalg.ensure_blas = imports_blas
 

@@ -1,6 +1,6 @@
 """Functions outside NumPy's protocols, taught for the time of a trace to let traced arrays pass.
 
-`np.asarray(x)` at the start of a function, `math.sqrt(d)` of a length, and `max(x.max(), 0.0)` are what much code has.
+Such as `np.asarray(x)` at the start of a function, `math.sqrt(d)` of a length, and `max(x.max(), 0.0)`.
 Each stand-in does what the original does to everything else, so other threads see no difference.
 """
 from __future__ import annotations
