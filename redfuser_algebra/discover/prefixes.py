@@ -5,11 +5,14 @@ In: the record of a recurrence.  Out: its state over the components of a part, a
 from __future__ import annotations
 
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
-from redfuser_algebra.discover.form import Recurred
 from redfuser_algebra.discover.polynomials import Algebra
 from redfuser_algebra.language.expr import Expr, call, substitute, subterms, symbol
+
+if TYPE_CHECKING:
+    from redfuser_algebra.discover.form import Recurred
 
 AT_THE_END = " at the end"
 
