@@ -14,7 +14,7 @@ from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.lengths import length_given
-from redfuser_algebra.discover.online import in_order
+from redfuser_algebra.discover.online import online
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
 from redfuser_algebra.discover.scaling import scaled
@@ -59,7 +59,7 @@ def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings
         if form is None:
             form, hopeful = _conditional(known or cascade, assume, settings)
             trace += hopeful
-        form = form or in_order(cascade, assume)
+        form = form or online(cascade, assume)
         refusal = None if form and form.merges else refused(stuck, search)
         return Discovery(cascade, form, refusal, (*search.questions, *trace), time.perf_counter() - start)
 

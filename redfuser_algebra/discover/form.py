@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
 from redfuser_algebra.discover.facts import Fact
-from redfuser_algebra.discover.recurrence import STEPS
 from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.discover.show import form_latex, form_markdown, form_text, merge_text, update_text
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, call, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, substitute, subterms, symbol
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class Recurred:
     fractions: tuple[tuple[Expr, Expr, Expr], ...] = ()
 
 
-STEP = 600
+PLACES = 600
 """By how many binary places the heaviest components of a scaling are moved at a time."""
 
 
@@ -145,7 +144,7 @@ class Scaling:
     @property
     def shift(self) -> int:
         """log₂ λ, when the components are moved back towards 1."""
-        return STEP // max(weight for _, weight in self.weights)
+        return PLACES // max(weight for _, weight in self.weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,7 +209,13 @@ class FusedForm:
         return joins | plain
 
     @cached_property
-    def in_order(self) -> frozenset[str]:
+    def steps(self) -> dict[str, Expr]:
+        """What an element makes of each component of a form of order "online", over states with the components' names."""
+        states = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in self.state}
+        return {c.name: substitute(c.step, states) for c in self.state}
+
+    @cached_property
+    def joined_names(self) -> frozenset[str]:
         """The components that parts hold as `joins` makes them of their elements, one after the other."""
         return self._scaled.union(component.name for component in self.state if component.joined is not None)
 

@@ -15,7 +15,7 @@ from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol, unbound_states
 
 
-def in_order(cascade: Cascade, assume: tuple[Expr, ...]) -> FusedForm | None:
+def online(cascade: Cascade, assume: tuple[Expr, ...]) -> FusedForm | None:
     """The form of a cascade whose reductions are all steps of states that are known before the end."""
     facts = Facts(cascade.axis, cascade.reductions, assume)
     parts = [part for r in cascade.reductions for part in (r.body, r.mask) if part is not None]

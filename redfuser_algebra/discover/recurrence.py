@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, unbound_states
 
-STEPS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.composition import with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
@@ -220,10 +220,9 @@ def _together(component: Component, values: Sequence[Expr], positions: Sequence[
     if MONOIDS[component.monoid].counted:
         what = "positions" if MONOIDS[component.monoid].indexed else "values"
         return Expr(f"best_{what}", (component.count, old, positions[1] if what == "positions" else new))
-    return Expr(_JOINS.get(component.monoid, component.monoid), (old, new))
+    return Expr(STEPS.get(component.monoid, component.monoid), (old, new))
 
 
-_JOINS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 
 
 def _at(component: Component, position: Expr, axis: str) -> Expr:

@@ -15,9 +15,9 @@ from itertools import chain, count
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.form import Component, FusedForm, Scaling
 from redfuser_algebra.discover.linear import Vector, combined, nullspace
+from redfuser_algebra.discover.rules import PRIME
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 
-PRIME = "'"
 _OF_ONE_DEGREE = frozenset(("add", "subtract", "maximum", "minimum", "negative", "abs"))
 _COMPARED = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign"))
 _LOGARITHMS = {"log": math.log(2), "log2": 1.0}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.adjoint import Parts, adjoint, fresh_names
 from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
 from redfuser_algebra.language.derivatives import derivatives
@@ -22,7 +22,8 @@ from redfuser_algebra.language.functions import argmax, argmin, count, exp, inde
 from redfuser_algebra.language.operator import Operator, define
 from redfuser_algebra.language.polynomial import Polynomials
 
-_STEPS = {"max": "maximum", "min": "minimum", "prod": "multiply"}
+_RUNNING = ("max", "min", "prod")
+"""Monoids whose reductions of running values are differentiated as scans."""
 
 Weights = dict[Expr, tuple[Expr, Expr]]
 """Exponentials e that are summed to an s: each with the weight w of which it is the product w·s, and with s."""
@@ -138,13 +139,13 @@ class Reverse:
 
     def _is_of_running_values(self, term: Expr) -> bool:
         """Whether a term is the largest, the smallest or the product of what sees the elements before."""
-        return term.op == "reduce" and term.monoid in _STEPS and term.axis == self.axis and any(part.op == "scan" for part in subterms(term.body))
+        return term.op == "reduce" and term.monoid in _RUNNING and term.axis == self.axis and any(part.op == "scan" for part in subterms(term.body))
 
     def _as_scan(self, term: Expr) -> Expr:
         """A reduction as the last state of a scan: nothing has to be known of where its elements lie."""
         name = next(self.adjoint_names)
         state = Expr("state", (), (name, term.axes))
-        step = call(_STEPS[term.monoid], state, term.body)
+        step = call(STEPS[term.monoid], state, term.body)
         step = step if term.mask is None else where(term.mask, step, state)
         return Expr("scan", (const(MONOIDS[term.monoid].identity), step), (term.axis, (name,), 0, ""))
 

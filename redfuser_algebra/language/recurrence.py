@@ -8,13 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, children_replaced, lift, subterms, symbol, unbound_states
 from redfuser_algebra.language.functions import Operand, axis_names
 
 EVERY = ("", "after", "before")
-_PREFIXES = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 
 
 def scan(step: Callable[..., Operand | tuple], axis: str, initial: Operand | tuple = 0.0, every: str = "",
@@ -57,10 +56,10 @@ def cumulative(monoid: object, expr: Operand, axis: str, exclusive: bool = False
     The monoid is sum, prod, max, min, any or all, by its function or its name.
     """
     name = monoid if isinstance(monoid, str) else getattr(monoid, "__name__", repr(monoid))
-    if name not in _PREFIXES:
+    if name not in STEPS:
         raise OperatorError(f"a cumulative {name:.40}", "there is no such running reduction",
-                            f"take one of {', '.join(_PREFIXES)}, or write its step: ra.scan(lambda h: …, every=\"after\")")
-    return _named(lambda h: call(_PREFIXES[name], h, expr), lift(expr), axis, MONOIDS[name].identity, exclusive)
+                            f"take one of {', '.join(STEPS)}, or write its step: ra.scan(lambda h: …, every=\"after\")")
+    return _named(lambda h: call(STEPS[name], h, expr), lift(expr), axis, MONOIDS[name].identity, exclusive)
 
 
 def previous(expr: Operand, axis: str, initial: Operand = 0.0) -> Expr:

@@ -4,44 +4,19 @@ In: an operator, its form, updates.  Out: the steps of updates, and `Running` st
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
-from redfuser_algebra.discover.prefixes import waits
+from redfuser_algebra.discover.late_starts import waits
 from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.tile import PRIME, Running, Update, stem
 
 if TYPE_CHECKING:
-    from redfuser_algebra.discover.form import FusedForm, Scaling
-
-def rescaling(scalings: Iterable[Scaling], names: Mapping[str, str]) -> Iterator[str]:
-    """Statements that bring what left the middle of float64's range back, by a power of two; `names` are the variables in sight.
-
-    Where one is infinite or NaN, the size of the others counts.
-    """
-    for scaling in scalings:
-        here = [(names[name], weight) for name, weight in scaling.weights if name in names]
-        if here:
-            low, high, shift = f"2.0**-{scaling.shift // 2}", f"2.0**{scaling.shift // 2}", scaling.shift
-            factors = {weight: " * ".join(["power"] * weight) for _, weight in here}
-            yield f"size = {_largest(f'abs({name})' for name, _ in here)}"
-            yield f"if not {low} <= size <= {high}:"
-            yield f"    size = {_largest(f'(abs({name}) if {name} - {name} == 0 else 0.0)' for name, _ in here)}"
-            yield f"    power = 2.0**-{shift} if size > {high} else 2.0**{shift} if size < {low} else 1.0"
-            yield f"    {', '.join(name for name, _ in here)} = {', '.join(f'{name} * {factors[weight]}' for name, weight in here)}"
-            if scaling.exponent in names:
-                count = names[scaling.exponent]
-                yield f"    {count} = {count} + ({float(shift)} if size > {high} else {float(-shift)} if size < {low} else 0.0)"
-
-
-def _largest(numbers: Iterable[str]) -> str:
-    return reduce(lambda a, b: f"max({a}, {b})", numbers)
-
+    from redfuser_algebra.discover.form import FusedForm
 
 SLOW = frozenset(("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sin", "cos"))
 """Functions that loops over independent elements compute several times as fast as loops from state to state."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols, indented
 from redfuser_algebra.lower.functions_cpu import Function
-from redfuser_algebra.lower.ordered import rescaling
+from redfuser_algebra.lower.rescaling import rescaling
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, ends, used
 from redfuser_algebra.lower.tile import PRIME, LoweringError, TileProgram, Update, symbol_names
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
+from redfuser_algebra.algebra.monoids import STEPS
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
 from redfuser_algebra.discover.form import FusedForm, Recurred, Scaling
-from redfuser_algebra.discover.recurrence import STEPS
 from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.prove.trials.parts import PRIME

@@ -40,7 +40,7 @@ def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr],
 
 def joined_parts(form: FusedForm, environment: Environment, earlier: Values, later: Values) -> dict[str, np.ndarray]:
     """What two neighbouring parts hold together of the ordered components."""
-    joins = {name: joined for name, joined in form.joins.items() if name in form.in_order}
+    joins = {name: joined for name, joined in form.joins.items() if name in form.joined_names}
     return rescaled(form.scalings, environment, join(joins, environment, earlier, later))
 
 

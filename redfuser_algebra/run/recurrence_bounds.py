@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr, substitute
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.run.environment import stretched
 from redfuser_algebra.run.ordered import PRIME
@@ -55,9 +55,8 @@ def _stepped(bounds: Bounds, states: Mapping[str, Pair], steps: Sequence[Expr], 
 
 def online_bounds(bounds: Bounds, form: FusedForm, dim: int, length: int) -> dict[str, Pair]:
     """The components of a form that only runs in order, after all elements, with their bounds."""
-    leaves = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in form.state}
     states = {f"state {c.name}": bounds.pair(c.start) for c in form.state}
-    for states in _stepped(bounds, states, [substitute(c.step, leaves) for c in form.state], form.axis, dim, length):
+    for states in _stepped(bounds, states, [*form.steps.values()], form.axis, dim, length):
         pass
     return {name.removeprefix("state "): pair for name, pair in states.items()}
 

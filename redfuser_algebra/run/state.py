@@ -13,7 +13,7 @@ import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
-from redfuser_algebra.discover.prefixes import AT_THE_END, state_after, waits
+from redfuser_algebra.discover.late_starts import AT_THE_END, state_after, waits
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
@@ -114,7 +114,7 @@ def lift(form: FusedForm, chunk: Environment) -> State:
     ordered = joined_elements(form, chunk, values.of)
     for component in form.state:
         components[component.name] = held = (
-            _whole(ordered[component.name], chunk) if component.name in form.in_order else _lifted(form, component, values))
+            _whole(ordered[component.name], chunk) if component.name in form.joined_names else _lifted(form, component, values))
         values.hold(component.name, held)
     means = {name: values.named(name) for name in values.means}
     return State(components, chunk.sizes[form.axis], chunk.starts.get(form.axis, 0), _invariant(form, chunk), means)
@@ -134,12 +134,10 @@ def advanced(form: FusedForm, before: State, chunk: Environment) -> State:
     """The state after a chunk that follows those of `before`."""
     if form.merges:
         return merge(form, before, lift(form, chunk)) if chunk.sizes[form.axis] else before
-    states = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in form.state}
-    names, steps = [c.name for c in form.state], [substitute(c.step, states) for c in form.state]
-    values = [before.components[name].value for name in names]
-    for values in stepped(Evaluation(chunk), form.axis, names, values, steps):
+    values = [before.components[name].value for name in form.steps]
+    for values in stepped(Evaluation(chunk), form.axis, [*form.steps], values, [*form.steps.values()]):
         pass
-    components = {name: _whole(value, chunk) for name, value in zip(names, values, strict=True)}
+    components = {name: _whole(value, chunk) for name, value in zip(form.steps, values, strict=True)}
     return replace(before, components=components, length=before.length + chunk.sizes[form.axis])
 
 
@@ -155,7 +153,7 @@ def merge_seen(form: FusedForm, a: State, b: State) -> tuple[State, tuple[dict[s
         for part, values, own in zip((a, b), parts, moved, strict=True):
             own[component.name] = replace(part.components[component.name], value=_rebased(component, values, merged))
         components[component.name] = held = (
-            _whole(ordered[component.name], a.environment) if component.name in form.in_order
+            _whole(ordered[component.name], a.environment) if component.name in form.joined_names
             else _joined(form, component, a.environment, *(own[component.name] for own in moved)))
         merged.hold(component.name, held)
     means = {name: merged.named(name) for name in merged.means}

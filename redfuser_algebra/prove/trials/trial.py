@@ -14,7 +14,7 @@ from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.trials.arithmetic import EXACT, Arithmetic, Evaluation, Instance
 from redfuser_algebra.prove.trials.extended import shown
-from redfuser_algebra.prove.trials.in_order import OnlineCarrier
+from redfuser_algebra.prove.trials.online import OnlineCarrier
 from redfuser_algebra.prove.trials.parts import Carrier, Held, Part, Values
 
 LETTERS = "ABC"

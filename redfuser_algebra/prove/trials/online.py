@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from redfuser_algebra.language.expr import Expr, substitute
 from redfuser_algebra.prove.trials.arithmetic import Evaluation, Instance
 from redfuser_algebra.prove.trials.parts import Carrier, Held, Part
 from redfuser_algebra.prove.trials.scans import stepped
@@ -28,10 +27,8 @@ class OnlineCarrier(Carrier):
         return self._after(a, b.values.evaluation.instance)
 
     def _after(self, part: Part, instance: Instance) -> Part:
-        states = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in self.form.state}
-        steps = {c.name: substitute(c.step, states) for c in self.form.state}
         values = {name: held.value for name, held in part.held.items()}
-        for values in stepped(Evaluation(self.arithmetic, instance), self.form.axis, values, steps):
+        for values in stepped(Evaluation(self.arithmetic, instance), self.form.axis, values, self.form.steps):
             pass
         length = part.length + len(instance.positions)
         after = self.values(instance, length)

@@ -1,4 +1,4 @@
-"""What a recurrence has come to after some of the elements, where it starts from, or steps by, what is known only at the end.
+"""What a recurrence has come to after some of the elements, where it starts from what is known only at the end.
 
 In: the record of a recurrence.  Out: its state over the components of a part, and over the results of the whole axis.
 """
@@ -23,7 +23,7 @@ def waits(recurred: Recurred) -> bool:
 
 
 def state_after(recurred: Recurred, axis: str) -> Expr:
-    """The state after a part, whose components have their names; results of all elements, and the `size`, are said to be AT_THE_END."""
+    """The state after a part, over its components by their names; results of all elements, and their `size`, have AT_THE_END behind theirs."""
     algebra, whole = Algebra(SEMIRINGS[recurred.semiring]), Expr("size", (), (axis,))
     finals = {term: symbol(_name(term) + AT_THE_END, term.axes) for _, start in recurred.starts for term in subterms(start)
               if term.op == "symbol" or term is whole}
