@@ -1,4 +1,4 @@
-"""abs_change_trapz: one pass over l, 18 words of state per row, ordered merge.
+"""abs_change_trapz: one pass over l, 9 words of state per row, ordered merge.
 
 Σ |x_l − x_{l−1}|, √Σ (x_l − x_{l−1})², Σ ½ (x_l + x_{l−1})(t_l − t_{l−1}), Σ max(x_l − x_{l−1}, 0).
 
@@ -10,50 +10,35 @@ The operator
         return sum(abs(t1), l, where=t2), sqrt(sum(t1 ** 2, l, where=t2)), sum(0.5 * (x + d1) * (t - scan(lambda c1: t, l, 0.0, before)), l, where=t2), sum(maximum(t1, 0), l, where=t2)
 
 One more element (a prime marks the new value)
-    h1'  = x[l]
-    h2'  = h2
-    h3'  = h3
-    h4'  = h4 + (|x[l] − h1| if l > 0 else 0)
-    s2'  = s2 + (x[l]² if l > 0 else 0) + h7·(−2·x[l] if l > 0 else 0) + h7²·(1 if l > 0 else 0)
-    h5'  = h5
-    h6'  = h6
-    h7'  = x[l]
-    s3'  = s3 + (0.5·x[l]·t[l] if l > 0 else 0) + h11·(−0.5·x[l] if l > 0 else 0) + h12·(0.5·t[l] if l > 0 else 0) + h12·h11·(−0.5 if l > 0 else 0)
-    h8'  = h8
-    h9'  = h9
-    h10' = h10
-    h11' = t[l]
-    h12' = x[l]
-    h13' = max(h13, (x[l] if l > 0 else −∞) + h15)
-    h14' = max(h14, (x[l] if l > 0 else −∞) + h16)
-    h15' = max(−x[l] + h13, −x[l] + (x[l] if l > 0 else −∞) + h15)
-    h16' = max(−x[l] + h14, −x[l] + (x[l] if l > 0 else −∞) + h16)
+    h1' = x[l]
+    h2' = h2
+    h3' = h3
+    h4' = h4 + (|x[l] − h1| if l > 0 else 0)
+    h5' = h5 + ((x[l] − h1)² if l > 0 else 0)
+    h6' = t[l]
+    h7' = h7
+    h8' = h8 + (0.5·(x[l] + h1)·(t[l] − h6) if l > 0 else 0)
+    h9' = h9 + (max(x[l] − h1, 0) if l > 0 else 0)
 
 Two states a and b
-    h1'  = h1_b
-    h2'  = h2_a
-    h3'  = h3_a
-    h4'  = h4_a + (|h3_b − h1_a| if h2_b else 0) + h4_b
-    s2'  = s2_a + s2_b + h5_b·h7_a + h6_b·h7_a²
-    h5'  = h5_a
-    h6'  = h6_a
-    h7'  = h7_b
-    s3'  = s3_a + s3_b + h8_b·h11_a + h9_b·h12_a + h10_b·h12_a·h11_a
-    h8'  = h8_a
-    h9'  = h9_a
-    h10' = h10_a
-    h11' = h11_b
-    h12' = h12_b
-    h13' = max(h13_b + h13_a, h14_b + h15_a)
-    h14' = max(h13_b + h14_a, h14_b + h16_a)
-    h15' = max(h15_b + h13_a, h16_b + h15_a)
-    h16' = max(h15_b + h14_a, h16_b + h16_a)
+    h1' = h1_b
+    h2' = h2_a
+    h3' = h3_a
+    h4' = h4_a + (|h3_b − h1_a| if h2_b else 0) + h4_b
+    h5' = h5_a + ((h3_b − h1_a)² if h2_b else 0) + h5_b
+    h6' = h6_b
+    h7' = h7_a
+    h8' = h8_a + (0.5·(h3_b + h1_a)·(h7_b − h6_a) if h2_b else 0) + h8_b
+    h9' = h9_a + (max(h3_b − h1_a, 0) if h2_b else 0) + h9_b
 
 Dangers
     s = 0 if N_l = 0 else (|h3 − 0| if h2 else 0) + h4 is a difference of sums: it cancels where they are large against it
+    s2 = 0 if N_l = 0 else ((h3 − 0)² if h2 else 0) + h5 is a difference of sums: it cancels where they are large against it
+    s3 = 0 if N_l = 0 else (0.5·(h3 + 0)·(h7 − 0) if h2 else 0) + h8 is a difference of sums: it cancels where they are large against it
+    s4 = 0 if N_l = 0 else (max(h3 − 0, 0) if h2 else 0) + h9 is a difference of sums: it cancels where they are large against it
 
 Laws:
-Certificate: sha256 c2af22c141fc76286fe28fd33e63813e0f448729a2d4bb224cab8abe4f633d74
+Certificate: sha256 3525c422f70c3234bdc4458f4326f3ea915837a5febcd3c59e5a25d497a8fac0
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python abs_change_trapz_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -100,7 +85,6 @@ def one_pass(arrays, scalars, threads):
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-inf, nan = np.inf, np.nan
 PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
@@ -129,71 +113,35 @@ larger = _extreme("llvm.maximum")
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(h1, h2, h3, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16, begins, x, start, t, n):
+def steps_0(h1, h2, h3, h4, h5, h6, h7, h8, h9, begins, x, start, t, n):
     if begins:
         i_l = 0
         t1 = (start + i_l) > 0
-        t2 = f8(x[i_l]) * f8(x[i_l])
-        t3 = t2 if t1 else f8(0)
-        t4 = 0.5 * f8(x[i_l])
-        t5 = t4 * f8(t[i_l])
-        t6 = t5 if t1 else f8(0)
-        t7 = f8(x[i_l]) if t1 else (-inf)
-        t8 = -f8(x[i_l])
-        t9 = t8 + t7
-        h1, h2, h3, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16 = f8(x[i_l]), f8(t1), f8(x[i_l]), f8(0), t3, f8(x[i_l]), t6, f8(t[i_l]), f8(x[i_l]), f8(0), t7, t8, t9
+        h1, h2, h3, h4, h5, h6, h7, h8, h9 = f8(x[i_l]), f8(t1), f8(x[i_l]), f8(0), f8(0), f8(t[i_l]), f8(t[i_l]), f8(0), f8(0)
     for i_l in range(begins, n):
-        t10 = (start + i_l) > 0
-        t11 = f8(x[i_l]) - h1
-        t12 = abs(t11)
-        t13 = t12 if t10 else f8(0)
-        t14 = h4 + t13
-        t15 = f8(x[i_l]) * f8(x[i_l])
-        t16 = t15 if t10 else f8(0)
-        t17 = s2 + t16
-        t18 = -f8(x[i_l])
-        t19 = 2.0 * t18
-        t20 = t19 if t10 else f8(0)
-        t21 = t20 * h7
-        t22 = t17 + t21
-        t23 = 1 if t10 else 0
-        t24 = h7 * h7
-        t25 = f8(t23) * t24
-        t26 = t22 + t25
-        t27 = 0.5 * f8(x[i_l])
-        t28 = t27 * f8(t[i_l])
-        t29 = t28 if t10 else f8(0)
-        t30 = s3 + t29
-        t31 = (-0.5) * f8(x[i_l])
-        t32 = t31 if t10 else f8(0)
-        t33 = t32 * h11
-        t34 = t30 + t33
-        t35 = 0.5 * f8(t[i_l])
-        t36 = t35 if t10 else f8(0)
-        t37 = t36 * h12
-        t38 = t34 + t37
-        t39 = (-0.5) if t10 else f8(0)
-        t40 = h12 * h11
-        t41 = t39 * t40
-        t42 = t38 + t41
-        t43 = f8(x[i_l]) if t10 else (-inf)
-        t44 = t43 + h15
-        t45 = larger(h13, t44)
-        t46 = t43 + h16
-        t47 = larger(h14, t46)
-        t48 = t18 + h13
-        t49 = t18 + t43
-        t50 = t49 + h15
-        t51 = larger(t48, t50)
-        t52 = t18 + h14
-        t53 = t49 + h16
-        t54 = larger(t52, t53)
-        h1, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16 = f8(x[i_l]), t14, t26, f8(x[i_l]), t42, f8(t[i_l]), f8(x[i_l]), t45, t47, t51, t54
-    return h1, h2, h3, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16
+        t2 = (start + i_l) > 0
+        t3 = f8(x[i_l]) - h1
+        t4 = abs(t3)
+        t5 = t4 if t2 else f8(0)
+        t6 = h4 + t5
+        t7 = t3 * t3
+        t8 = t7 if t2 else f8(0)
+        t9 = h5 + t8
+        t10 = f8(x[i_l]) + h1
+        t11 = 0.5 * t10
+        t12 = f8(t[i_l]) - h6
+        t13 = t11 * t12
+        t14 = t13 if t2 else f8(0)
+        t15 = h8 + t14
+        t16 = larger(t3, 0.0)
+        t17 = t16 if t2 else f8(0)
+        t18 = h9 + t17
+        h1, h4, h5, h6, h8, h9 = f8(x[i_l]), t6, t9, f8(t[i_l]), t15, t18
+    return h1, h2, h3, h4, h5, h6, h7, h8, h9
 
 
 @njit(**PART)
-def finish(n_l, h2, h3, h4, s, s2, s3, h13, h14, s4):
+def finish(n_l, h2, h3, h4, s, h5, s2, h7, h8, s3, h9, s4):
     t1 = n_l == 0
     t2 = h3 - 0.0
     t3 = abs(t2)
@@ -202,13 +150,29 @@ def finish(n_l, h2, h3, h4, s, s2, s3, h13, h14, s4):
     t6 = f8(0) if t1 else t5
     s = t6
     out0 = f4(s)
-    t7 = np.sqrt(s2)
-    out1 = f4(t7)
+    t7 = t2 * t2
+    t8 = t7 if (h2 != 0) else f8(0)
+    t9 = t8 + h5
+    t10 = f8(0) if t1 else t9
+    s2 = t10
+    t11 = np.sqrt(s2)
+    out1 = f4(t11)
+    t12 = h3 + 0.0
+    t13 = 0.5 * t12
+    t14 = h7 - 0.0
+    t15 = t13 * t14
+    t16 = t15 if (h2 != 0) else f8(0)
+    t17 = t16 + h8
+    t18 = f8(0) if t1 else t17
+    s3 = t18
     out2 = f4(s3)
-    t8 = larger(h13, h14)
-    s4 = t8
+    t19 = larger(t2, 0.0)
+    t20 = t19 if (h2 != 0) else f8(0)
+    t21 = t20 + h9
+    t22 = f8(0) if t1 else t21
+    s4 = t22
     out3 = f4(s4)
-    return s, out0, out1, out2, s4, out3
+    return s, out0, s2, out1, s3, out2, s4, out3
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -222,29 +186,22 @@ def sweep(first, last, tile, block, b_x, x, b_t, t, n_l, out0, out1, out2, out3)
         h2 = f8(0.0)
         h3 = f8(0.0)
         h4 = f8(0.0)
-        s2 = f8(0.0)
         h5 = f8(0.0)
         h6 = f8(0.0)
         h7 = f8(0.0)
-        s3 = f8(0.0)
         h8 = f8(0.0)
         h9 = f8(0.0)
-        h10 = f8(0.0)
-        h11 = f8(0.0)
-        h12 = f8(0.0)
-        h13 = f8(0.0)
-        h14 = f8((-inf))
-        h15 = f8((-inf))
-        h16 = f8(0.0)
         s = f8(0)
+        s2 = f8(0)
+        s3 = f8(0)
         s4 = f8(0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             t_tile = t[b_t[b], t0:t0 + n]
-            h1, h2, h3, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16 = steps_0_of_row(h1, h2, h3, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16, i8(t0 == begin), x_tile, t0, t_tile, n)
-        s, out0[b], out1[b], out2[b], s4, out3[b] = finish(n_l, h2, h3, h4, s, s2, s3, h13, h14, s4)
+            h1, h2, h3, h4, h5, h6, h7, h8, h9 = steps_0(h1, h2, h3, h4, h5, h6, h7, h8, h9, i8(t0 == begin), x_tile, t0, t_tile, n)
+        s, out0[b], s2, out1[b], s3, out2[b], s4, out3[b] = finish(n_l, h2, h3, h4, s, h5, s2, h7, h8, s3, h9, s4)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""abs_change_trapz: one pass over l, 18 words of state per row, ordered merge.
+"""abs_change_trapz: one pass over l, 9 words of state per row, ordered merge.
 
 Σ |x_l − x_{l−1}|, √Σ (x_l − x_{l−1})², Σ ½ (x_l + x_{l−1})(t_l − t_{l−1}), Σ max(x_l − x_{l−1}, 0).
 
@@ -10,50 +10,35 @@ The operator
         return sum(abs(t1), l, where=t2), sqrt(sum(t1 ** 2, l, where=t2)), sum(0.5 * (x + d1) * (t - scan(lambda c1: t, l, 0.0, before)), l, where=t2), sum(maximum(t1, 0), l, where=t2)
 
 One more element (a prime marks the new value)
-    h1'  = x[l]
-    h2'  = h2
-    h3'  = h3
-    h4'  = h4 + (|x[l] − h1| if l > 0 else 0)
-    s2'  = s2 + (x[l]² if l > 0 else 0) + h7·(−2·x[l] if l > 0 else 0) + h7²·(1 if l > 0 else 0)
-    h5'  = h5
-    h6'  = h6
-    h7'  = x[l]
-    s3'  = s3 + (0.5·x[l]·t[l] if l > 0 else 0) + h11·(−0.5·x[l] if l > 0 else 0) + h12·(0.5·t[l] if l > 0 else 0) + h12·h11·(−0.5 if l > 0 else 0)
-    h8'  = h8
-    h9'  = h9
-    h10' = h10
-    h11' = t[l]
-    h12' = x[l]
-    h13' = max(h13, (x[l] if l > 0 else −∞) + h15)
-    h14' = max(h14, (x[l] if l > 0 else −∞) + h16)
-    h15' = max(−x[l] + h13, −x[l] + (x[l] if l > 0 else −∞) + h15)
-    h16' = max(−x[l] + h14, −x[l] + (x[l] if l > 0 else −∞) + h16)
+    h1' = x[l]
+    h2' = h2
+    h3' = h3
+    h4' = h4 + (|x[l] − h1| if l > 0 else 0)
+    h5' = h5 + ((x[l] − h1)² if l > 0 else 0)
+    h6' = t[l]
+    h7' = h7
+    h8' = h8 + (0.5·(x[l] + h1)·(t[l] − h6) if l > 0 else 0)
+    h9' = h9 + (max(x[l] − h1, 0) if l > 0 else 0)
 
 Two states a and b
-    h1'  = h1_b
-    h2'  = h2_a
-    h3'  = h3_a
-    h4'  = h4_a + (|h3_b − h1_a| if h2_b else 0) + h4_b
-    s2'  = s2_a + s2_b + h5_b·h7_a + h6_b·h7_a²
-    h5'  = h5_a
-    h6'  = h6_a
-    h7'  = h7_b
-    s3'  = s3_a + s3_b + h8_b·h11_a + h9_b·h12_a + h10_b·h12_a·h11_a
-    h8'  = h8_a
-    h9'  = h9_a
-    h10' = h10_a
-    h11' = h11_b
-    h12' = h12_b
-    h13' = max(h13_b + h13_a, h14_b + h15_a)
-    h14' = max(h13_b + h14_a, h14_b + h16_a)
-    h15' = max(h15_b + h13_a, h16_b + h15_a)
-    h16' = max(h15_b + h14_a, h16_b + h16_a)
+    h1' = h1_b
+    h2' = h2_a
+    h3' = h3_a
+    h4' = h4_a + (|h3_b − h1_a| if h2_b else 0) + h4_b
+    h5' = h5_a + ((h3_b − h1_a)² if h2_b else 0) + h5_b
+    h6' = h6_b
+    h7' = h7_a
+    h8' = h8_a + (0.5·(h3_b + h1_a)·(h7_b − h6_a) if h2_b else 0) + h8_b
+    h9' = h9_a + (max(h3_b − h1_a, 0) if h2_b else 0) + h9_b
 
 Dangers
     s = 0 if N_l = 0 else (|h3 − 0| if h2 else 0) + h4 is a difference of sums: it cancels where they are large against it
+    s2 = 0 if N_l = 0 else ((h3 − 0)² if h2 else 0) + h5 is a difference of sums: it cancels where they are large against it
+    s3 = 0 if N_l = 0 else (0.5·(h3 + 0)·(h7 − 0) if h2 else 0) + h8 is a difference of sums: it cancels where they are large against it
+    s4 = 0 if N_l = 0 else (max(h3 − 0, 0) if h2 else 0) + h9 is a difference of sums: it cancels where they are large against it
 
 Laws:
-Certificate: sha256 c2af22c141fc76286fe28fd33e63813e0f448729a2d4bb224cab8abe4f633d74
+Certificate: sha256 3525c422f70c3234bdc4458f4326f3ea915837a5febcd3c59e5a25d497a8fac0
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python abs_change_trapz_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -70,7 +55,6 @@ from numba.cuda.extending import intrinsic
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
-inf = np.inf
 KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
 
 def ptx(text, results, operands, memory=False, warp=False):
@@ -145,6 +129,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -158,76 +143,54 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t):
+def fold(seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+        return seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old
     seen = i4(seen_old + many)
-    h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+    h1, h2, h3, h4, h5, h6, h7, h8, h9 = h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old
     begins = sel(seen_old == 0, i4(1), i4(0))
+    t2 = i4(min(max(0, -1), 2147483647))
+    t6 = i4(min(max(0, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t2 = i8(begin + first + thread * slots + i_l) > 0
-        t3 = f8(t1) * f8(t1)
-        t4 = t3 if t2 else f8(0)
-        t5 = -f8(t1)
-        t7 = 2.0 * t5 if t2 else f8(0)
-        t8 = 1 if t2 else 0
-        t10 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
-        t11 = 0.5 * f8(t1) * f8(t10)
-        t12 = t11 if t2 else f8(0)
-        t13 = -0.5 * f8(t1)
-        t14 = t13 if t2 else f8(0)
-        t15 = 0.5 * f8(t10)
-        t16 = t15 if t2 else f8(0)
-        t17 = -0.5 if t2 else f8(0)
-        t18 = f8(t1) if t2 else -inf
-        t19 = t5 + t18
-        h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = f8(t1), f8(t2), f8(t1), f8(0), t4, t7, f8(t8), f8(t1), t12, t14, t16, t17, f8(t10), f8(t1), f8(0), t18, t5, t19
-    for i_l in range(begins, many):
-        t20 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t21 = i8(begin + first + thread * slots + i_l) > 0
-        t23 = abs(f8(t20) - h1)
-        t25 = h4 + (t23 if t21 else f8(0))
-        t26 = f8(t20) * f8(t20)
-        t29 = -f8(t20)
-        t37 = s2 + (t26 if t21 else f8(0)) + (2.0 * t29 if t21 else f8(0)) * h7 + f8(1 if t21 else 0) * (h7 * h7)
-        t39 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
-        t40 = 0.5 * f8(t20) * f8(t39)
-        t43 = -0.5 * f8(t20)
-        t47 = 0.5 * f8(t39)
-        t53 = (-0.5 if t21 else f8(0)) * (h12 * h11)
-        t54 = s3 + (t40 if t21 else f8(0)) + (t43 if t21 else f8(0)) * h11 + (t47 if t21 else f8(0)) * h12 + t53
-        t55 = f8(t20) if t21 else -inf
-        t57 = larger(h13, t55 + h15)
-        t59 = larger(h14, t55 + h16)
-        t61 = t29 + t55
-        t63 = larger(t29 + h13, t61 + h15)
-        t66 = larger(t29 + h14, t61 + h16)
-        h1, h4, s2, h7, s3, h11, h12, h13, h14, h15, h16 = f8(t20), t25, t37, f8(t20), t54, f8(t39), f8(t20), t57, t59, t63, t66
-    return seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16
+        t3 = i4(begin + first + thread * slots + i_l) > t2
+        t4 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
+        h1, h2, h3, h4, h5, h6, h7, h8, h9 = f8(t1), f8(t3), f8(t1), f8(0), f8(0), f8(t4), f8(t4), f8(0), f8(0)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t5 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t7 = i4(begin + first + thread * slots + i_l) > t6
+            t8 = f8(t5) - h1
+            t9 = abs(t8)
+            t14 = h5 + (t8 * t8 if t7 else f8(0))
+            t15 = cells_t[cell(thread * slots + i_l, 1, skew_t, shift_t, mask_t)]
+            t19 = 0.5 * (f8(t5) + h1) * (f8(t15) - h6)
+            t21 = h8 + (t19 if t7 else f8(0))
+            t22 = larger(t8, 0.0)
+            t24 = h9 + (t22 if t7 else f8(0))
+            h1, h4, h5, h6, h8, h9 = f8(t5), h4 + (t9 if t7 else f8(0)), t14, f8(t15), t21, t24
+    return seen, h1, h2, h3, h4, h5, h6, h7, h8, h9
 
 
 @cuda.jit(device=True)
-def merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, s2_a, s2_b, h5_b, h7_a, h6_b, h5_a, h6_a, h7_b, s3_a, s3_b, h8_b, h11_a, h9_b, h12_a, h10_b, h8_a, h9_a, h10_a, h11_b, h12_b, h13_b, h13_a, h14_b, h15_a, h14_a, h16_a, h15_b, h16_b):
-    t2 = abs(h3_b - h1_a)
-    t5 = h4_a + ((t2 if h2_b != 0 else f8(0)) + h4_b)
-    t11 = s2_a + s2_b + h5_b * h7_a + h6_b * (h7_a * h7_a)
-    t19 = s3_a + s3_b + h8_b * h11_a + h9_b * h12_a + h10_b * (h12_a * h11_a)
-    t22 = larger(h13_b + h13_a, h14_b + h15_a)
-    t25 = larger(h13_b + h14_a, h14_b + h16_a)
-    t28 = larger(h15_b + h13_a, h16_b + h15_a)
-    t31 = larger(h15_b + h14_a, h16_b + h16_a)
-    return h1_b, h2_a, h3_a, t5, t11, h5_a, h6_a, h7_b, t19, h8_a, h9_a, h10_a, h11_b, h12_b, t22, t25, t28, t31
+def merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, h5_a, h5_b, h6_b, h7_a, h8_a, h7_b, h6_a, h8_b, h9_a, h9_b):
+    t1 = h3_b - h1_a
+    t2 = abs(t1)
+    t9 = h5_a + ((t1 * t1 if h2_b != 0 else f8(0)) + h5_b)
+    t16 = h8_a + ((0.5 * (h3_b + h1_a) * (h7_b - h6_a) if h2_b != 0 else f8(0)) + h8_b)
+    t17 = larger(t1, 0.0)
+    t20 = h9_a + ((t17 if h2_b != 0 else f8(0)) + h9_b)
+    return h1_b, h2_a, h3_a, h4_a + ((t2 if h2_b != 0 else f8(0)) + h4_b), t9, h6_b, h7_a, t16, t20
 
 
 @cuda.jit(device=True)
-def combine(seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old, width, lane):
+def combine(seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, width, lane):
     seen = sum_over(seen_old, width)
-    many, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7_old, s3_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, h15_old, h16_old
+    many, h1, h2, h3, h4, h5, h6, h7, h8, h9 = seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old
     for step in range(5):
         by = 1 << step
         if by < width:
@@ -237,45 +200,27 @@ def combine(seen_old, h1_old, h2_old, h3_old, h4_old, s2_old, h5_old, h6_old, h7
             h2_b = cuda.shfl_xor_sync(4294967295, h2, by)
             h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
             h4_b = cuda.shfl_xor_sync(4294967295, h4, by)
-            s2_b = cuda.shfl_xor_sync(4294967295, s2, by)
             h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
             h6_b = cuda.shfl_xor_sync(4294967295, h6, by)
             h7_b = cuda.shfl_xor_sync(4294967295, h7, by)
-            s3_b = cuda.shfl_xor_sync(4294967295, s3, by)
             h8_b = cuda.shfl_xor_sync(4294967295, h8, by)
             h9_b = cuda.shfl_xor_sync(4294967295, h9, by)
-            h10_b = cuda.shfl_xor_sync(4294967295, h10, by)
-            h11_b = cuda.shfl_xor_sync(4294967295, h11, by)
-            h12_b = cuda.shfl_xor_sync(4294967295, h12, by)
-            h13_b = cuda.shfl_xor_sync(4294967295, h13, by)
-            h14_b = cuda.shfl_xor_sync(4294967295, h14, by)
-            h15_b = cuda.shfl_xor_sync(4294967295, h15, by)
-            h16_b = cuda.shfl_xor_sync(4294967295, h16, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
             h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
             h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
             h4_a, h4_b = sel(ahead, h4, h4_b), sel(ahead, h4_b, h4)
-            s2_a, s2_b = sel(ahead, s2, s2_b), sel(ahead, s2_b, s2)
             h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
             h6_a, h6_b = sel(ahead, h6, h6_b), sel(ahead, h6_b, h6)
             h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
-            s3_a, s3_b = sel(ahead, s3, s3_b), sel(ahead, s3_b, s3)
             h8_a, h8_b = sel(ahead, h8, h8_b), sel(ahead, h8_b, h8)
             h9_a, h9_b = sel(ahead, h9, h9_b), sel(ahead, h9_b, h9)
-            h10_a, h10_b = sel(ahead, h10, h10_b), sel(ahead, h10_b, h10)
-            h11_a, h11_b = sel(ahead, h11, h11_b), sel(ahead, h11_b, h11)
-            h12_a, h12_b = sel(ahead, h12, h12_b), sel(ahead, h12_b, h12)
-            h13_a, h13_b = sel(ahead, h13, h13_b), sel(ahead, h13_b, h13)
-            h14_a, h14_b = sel(ahead, h14, h14_b), sel(ahead, h14_b, h14)
-            h15_a, h15_b = sel(ahead, h15, h15_b), sel(ahead, h15_b, h15)
-            h16_a, h16_b = sel(ahead, h16, h16_b), sel(ahead, h16_b, h16)
             if many_a > 0 and many_b > 0:
-                h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, s2_a, s2_b, h5_b, h7_a, h6_b, h5_a, h6_a, h7_b, s3_a, s3_b, h8_b, h11_a, h9_b, h12_a, h10_b, h8_a, h9_a, h10_a, h11_b, h12_b, h13_b, h13_a, h14_b, h15_a, h14_a, h16_a, h15_b, h16_b)
+                h1, h2, h3, h4, h5, h6, h7, h8, h9 = merge(h1_b, h2_a, h3_a, h4_a, h2_b, h3_b, h1_a, h4_b, h5_a, h5_b, h6_b, h7_a, h8_a, h7_b, h6_a, h8_b, h9_a, h9_b)
             else:
-                h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, s2_a, s2_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, s3_a, s3_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b), sel(many_a > 0, h15_a, h15_b), sel(many_a > 0, h16_a, h16_b)
+                h1, h2, h3, h4, h5, h6, h7, h8, h9 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b)
             many = i4(many_a + many_b)
-    return seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16
+    return seen, h1, h2, h3, h4, h5, h6, h7, h8, h9
 
 
 @cuda.jit(device=True)
@@ -291,8 +236,21 @@ def output_0(s):
 
 
 @cuda.jit(device=True)
+def value_s2(n_l, h2, h3, h5):
+    t2 = h3 - 0.0
+    t5 = (t2 * t2 if h2 != 0 else f8(0)) + h5
+    return f8(0) if n_l == 0 else t5
+
+
+@cuda.jit(device=True)
 def output_1(s2):
     return f4(math.sqrt(s2))
+
+
+@cuda.jit(device=True)
+def value_s3(n_l, h2, h3, h7, h8):
+    t7 = (0.5 * (h3 + 0.0) * (h7 - 0.0) if h2 != 0 else f8(0)) + h8
+    return f8(0) if n_l == 0 else t7
 
 
 @cuda.jit(device=True)
@@ -301,8 +259,10 @@ def output_2(s3):
 
 
 @cuda.jit(device=True)
-def value_s4(h13, h14):
-    return larger(h13, h14)
+def value_s4(n_l, h2, h3, h9):
+    t3 = larger(h3 - 0.0, 0.0)
+    t5 = (t3 if h2 != 0 else f8(0)) + h9
+    return f8(0) if n_l == 0 else t5
 
 
 @cuda.jit(device=True)
@@ -311,9 +271,11 @@ def output_3(s4):
 
 
 @cuda.jit(device=True)
-def finish(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16):
+def finish(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9):
     s = value_s(seen, h2, h3, h4)
-    s4 = value_s4(h13, h14)
+    s2 = value_s2(seen, h2, h3, h5)
+    s3 = value_s3(seen, h2, h3, h7, h8)
+    s4 = value_s4(seen, h2, h3, h9)
     return output_0(s), output_1(s2), output_2(s3), output_3(s4)
 
 
@@ -332,7 +294,7 @@ def make(warps, stage, slots):
     room_t = max(steps_t * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_h1, part_h2, part_h3, part_h4, part_s2, part_h5, part_h6, part_h7, part_s3, part_h8, part_h9, part_h10, part_h11, part_h12, part_h13, part_h14, part_h15, part_h16, out_0, out_1, out_2, out_3):
+    def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_h1, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_h8, part_h9, out_0, out_1, out_2, out_3):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -351,7 +313,7 @@ def make(warps, stage, slots):
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
         cells_t = cuda.shared.array(room_t, f4)
-        seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (-inf), (-inf), 0.0
+        seen, h1, h2, h3, h4, h5, h6, h7, h8, h9 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         first, more = 0, True
         while more:
             if joins:
@@ -362,20 +324,11 @@ def make(warps, stage, slots):
                 h2 = sel(there, part_h2[place], 0.0)
                 h3 = sel(there, part_h3[place], 0.0)
                 h4 = sel(there, part_h4[place], 0.0)
-                s2 = sel(there, part_s2[place], 0.0)
                 h5 = sel(there, part_h5[place], 0.0)
                 h6 = sel(there, part_h6[place], 0.0)
                 h7 = sel(there, part_h7[place], 0.0)
-                s3 = sel(there, part_s3[place], 0.0)
                 h8 = sel(there, part_h8[place], 0.0)
                 h9 = sel(there, part_h9[place], 0.0)
-                h10 = sel(there, part_h10[place], 0.0)
-                h11 = sel(there, part_h11[place], 0.0)
-                h12 = sel(there, part_h12[place], 0.0)
-                h13 = sel(there, part_h13[place], 0.0)
-                h14 = sel(there, part_h14[place], (-inf))
-                h15 = sel(there, part_h15[place], (-inf))
-                h16 = sel(there, part_h16[place], 0.0)
             else:
                 cuda.syncthreads()
                 lead = p_x + (begin + first) * words_x * SIZE
@@ -385,27 +338,18 @@ def make(warps, stage, slots):
                 skew_t = lead // SIZE % (32 // SIZE)
                 stage_real(cells_t, lead - skew_t * SIZE, skew_t, skew_t + min(slots * span, length - first) * words_t, steps_t, shift_t, mask_t, thread, span)
                 cuda.syncthreads()
-                seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = fold(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t)
-            seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = combine(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, 32, lane)
+                seen, h1, h2, h3, h4, h5, h6, h7, h8, h9 = fold(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin, cells_t, skew_t, shift_t, mask_t)
+            seen, h1, h2, h3, h4, h5, h6, h7, h8, h9 = combine(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_h1 = cuda.shared.array(32, f8)
             shared_h2 = cuda.shared.array(32, f8)
             shared_h3 = cuda.shared.array(32, f8)
             shared_h4 = cuda.shared.array(32, f8)
-            shared_s2 = cuda.shared.array(32, f8)
             shared_h5 = cuda.shared.array(32, f8)
             shared_h6 = cuda.shared.array(32, f8)
             shared_h7 = cuda.shared.array(32, f8)
-            shared_s3 = cuda.shared.array(32, f8)
             shared_h8 = cuda.shared.array(32, f8)
             shared_h9 = cuda.shared.array(32, f8)
-            shared_h10 = cuda.shared.array(32, f8)
-            shared_h11 = cuda.shared.array(32, f8)
-            shared_h12 = cuda.shared.array(32, f8)
-            shared_h13 = cuda.shared.array(32, f8)
-            shared_h14 = cuda.shared.array(32, f8)
-            shared_h15 = cuda.shared.array(32, f8)
-            shared_h16 = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
                     shared_seen[warp] = seen
@@ -413,20 +357,11 @@ def make(warps, stage, slots):
                     shared_h2[warp] = h2
                     shared_h3[warp] = h3
                     shared_h4[warp] = h4
-                    shared_s2[warp] = s2
                     shared_h5[warp] = h5
                     shared_h6[warp] = h6
                     shared_h7[warp] = h7
-                    shared_s3[warp] = s3
                     shared_h8[warp] = h8
                     shared_h9[warp] = h9
-                    shared_h10[warp] = h10
-                    shared_h11[warp] = h11
-                    shared_h12[warp] = h12
-                    shared_h13[warp] = h13
-                    shared_h14[warp] = h14
-                    shared_h15[warp] = h15
-                    shared_h16[warp] = h16
                 cuda.syncthreads()
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
@@ -434,21 +369,12 @@ def make(warps, stage, slots):
                     h2 = sel(lane < warps, shared_h2[lane % warps], 0.0)
                     h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
                     h4 = sel(lane < warps, shared_h4[lane % warps], 0.0)
-                    s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                     h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
                     h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
                     h7 = sel(lane < warps, shared_h7[lane % warps], 0.0)
-                    s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                     h8 = sel(lane < warps, shared_h8[lane % warps], 0.0)
                     h9 = sel(lane < warps, shared_h9[lane % warps], 0.0)
-                    h10 = sel(lane < warps, shared_h10[lane % warps], 0.0)
-                    h11 = sel(lane < warps, shared_h11[lane % warps], 0.0)
-                    h12 = sel(lane < warps, shared_h12[lane % warps], 0.0)
-                    h13 = sel(lane < warps, shared_h13[lane % warps], 0.0)
-                    h14 = sel(lane < warps, shared_h14[lane % warps], (-inf))
-                    h15 = sel(lane < warps, shared_h15[lane % warps], (-inf))
-                    h16 = sel(lane < warps, shared_h16[lane % warps], 0.0)
-                    seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16 = combine(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16, warps, lane)
+                    seen, h1, h2, h3, h4, h5, h6, h7, h8, h9 = combine(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
@@ -456,20 +382,11 @@ def make(warps, stage, slots):
             h2 = sel(thread == 0, h2, 0.0)
             h3 = sel(thread == 0, h3, 0.0)
             h4 = sel(thread == 0, h4, 0.0)
-            s2 = sel(thread == 0, s2, 0.0)
             h5 = sel(thread == 0, h5, 0.0)
             h6 = sel(thread == 0, h6, 0.0)
             h7 = sel(thread == 0, h7, 0.0)
-            s3 = sel(thread == 0, s3, 0.0)
             h8 = sel(thread == 0, h8, 0.0)
             h9 = sel(thread == 0, h9, 0.0)
-            h10 = sel(thread == 0, h10, 0.0)
-            h11 = sel(thread == 0, h11, 0.0)
-            h12 = sel(thread == 0, h12, 0.0)
-            h13 = sel(thread == 0, h13, 0.0)
-            h14 = sel(thread == 0, h14, (-inf))
-            h15 = sel(thread == 0, h15, (-inf))
-            h16 = sel(thread == 0, h16, 0.0)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
@@ -477,22 +394,13 @@ def make(warps, stage, slots):
                 part_h2[item * parts + part] = h2
                 part_h3[item * parts + part] = h3
                 part_h4[item * parts + part] = h4
-                part_s2[item * parts + part] = s2
                 part_h5[item * parts + part] = h5
                 part_h6[item * parts + part] = h6
                 part_h7[item * parts + part] = h7
-                part_s3[item * parts + part] = s3
                 part_h8[item * parts + part] = h8
                 part_h9[item * parts + part] = h9
-                part_h10[item * parts + part] = h10
-                part_h11[item * parts + part] = h11
-                part_h12[item * parts + part] = h12
-                part_h13[item * parts + part] = h13
-                part_h14[item * parts + part] = h14
-                part_h15[item * parts + part] = h15
-                part_h16[item * parts + part] = h16
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3 = finish(seen, h1, h2, h3, h4, s2, h5, h6, h7, s3, h8, h9, h10, h11, h12, h13, h14, h15, h16)
+            result_0, result_1, result_2, result_3 = finish(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))
@@ -505,7 +413,7 @@ def make(warps, stage, slots):
 AXES = {'x': ('l',), 't': ('l',)}
 DTYPES = {'x': np.float32, 't': np.float32}
 OUTPUTS = [((), np.float32), ((), np.float32), ((), np.float32), ((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
 
 def checked(arrays):

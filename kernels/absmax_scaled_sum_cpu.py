@@ -64,6 +64,16 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -119,7 +129,7 @@ def fold_0(x, n):
 @njit(**PART)
 def rebase_1(old_m, m, s):
     t1 = 1.0 if old_m == m else old_m / m
-    t2 = 0.0 if s == 0.0 else t1 * s
+    t2 = times(t1, s)
     s = t2
     return s
 
@@ -138,10 +148,9 @@ def fold_1(x, m, w, n):
 @njit(**PART)
 def finish(m, s):
     t1 = m / m
-    t2 = t1 * 1.0
-    t3 = t2 != t2
-    t4 = nan if t3 else s
-    s = t4
+    t2 = t1 != t1
+    t3 = nan if t2 else s
+    s = t3
     out0 = f4(s)
     return s, out0
 

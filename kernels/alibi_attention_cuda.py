@@ -139,8 +139,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -281,17 +280,17 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             m2 = held_m2[r]
             s2 = held_s2[r]
             t1 = m2
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            t5 = t4 != t4
-            t10 = math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2)
-            t11 = bounded(t10)
+            t3 = math.exp(t1 - t1)
+            t4 = t3 != t3
+            t9 = math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2)
+            t10 = bounded(t9)
             for i_j in range(SPAN_j // 4):
-                o_s[r, i_j] = sel(t5, t11 * o_s[r, i_j], o_s[r, i_j])
+                o_s[r, i_j] = sel(t4, t10 * o_s[r, i_j], o_s[r, i_j])
                 unrolled()
-            s2 = sel(t5, t10 * s2, s2)
-            t16 = f4(1.0) / s2
+            s2 = sel(t4, t9 * s2, s2)
+            t15 = f4(1.0) / s2
             for i_j in range(SPAN_j // 4):
-                y_0[r, i_j] = o_s[r, i_j] * t16
+                y_0[r, i_j] = o_s[r, i_j] * t15
                 unrolled()
             unrolled()
 

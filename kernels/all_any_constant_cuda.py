@@ -74,6 +74,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -131,21 +147,38 @@ def fold(seen_old, every_old, some_old, v_n_old, m_old, s_old, ok, v_x):
     some = some_old
     some_it = False
     v_n = v_n_old
-    v_n_it = inf
+    v_n_it = f4(inf)
     m = m_old
-    m_it = -inf
+    m_it = f4(-inf)
     s = s_old
     s_it = 0
+    every_of = True
+    some_of = False
+    v_n_of = f4(inf)
+    m_of = f4(-inf)
+    s_of = 0
     for i_l in range(SLOTS):
-        every_it = every_it & sel(ok[i_l], f8(v_x[i_l]) > -3.0, True)
-        some_it = some_it | sel(ok[i_l], f8(v_x[i_l]) > 3.0, False)
-        v_n_it = smaller(v_n_it, sel(ok[i_l], f8(v_x[i_l]), inf))
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        s_it = s_it + sel(ok[i_l], 1 if f8(v_x[i_l]) != 0.0 else 0, 0)
+        every_of = every_of & (v_x[i_l] > f4(-3.0))
+        some_of = some_of | (v_x[i_l] > f4(3.0))
+        v_n_of = smaller(v_n_of, v_x[i_l])
+        m_of = larger(m_of, v_x[i_l])
+        s_of = s_of + (1 if v_x[i_l] != f4(0.0) else 0)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            every_it = every_it & sel(ok[i_l], every_of, True)
+            every_of = True
+            some_it = some_it | sel(ok[i_l], some_of, False)
+            some_of = False
+            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
+            v_n_of = f4(inf)
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            s_it = s_it + sel(ok[i_l], s_of, 0)
+            s_of = 0
+        unrolled()
     every = every & every_it
     some = some | some_it
-    v_n = smaller(v_n, v_n_it)
-    m = larger(m, m_it)
+    v_n = smaller(v_n, f8(v_n_it))
+    m = larger(m, f8(m_it))
     s = s + s_it
     return seen, every, some, v_n, m, s
 
@@ -323,7 +356,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -141,20 +141,34 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
-    return types.none(), emit
-
-
-@intrinsic
-def seldom(context):
-    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
-    def emit(context, builder, signature, args):
-        for name in ("minsize", "noinline"):
-            builder.function.attributes.add(name)
         return context.get_dummy_value()
     return types.none(), emit
 
@@ -211,23 +225,23 @@ def value_1(p1, s, s2, n_c, p2, s3):
 @njit(**PART)
 def rebase_1(s1, old_p2, p2, old_p1, old_s, p1, old_s2, old_s3, n_c__1, n_c):
     for i_c in range(n_c):
-        t4 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t4 = anchored(old_p1[i_c])
         t5 = old_p1[i_c] == t4
         t6 = f8(0) if t5 else old_s[i_c]
-        t9 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t9 = anchored(p1[i_c])
         t10 = t4 - t9
         for i_c__1 in range(n_c__1):
-            t1 = old_p2[i_c__1] if np.isfinite(old_p2[i_c__1]) else 0.0
-            t2 = p2[i_c__1] if np.isfinite(p2[i_c__1]) else 0.0
+            t1 = anchored(old_p2[i_c__1])
+            t2 = anchored(p2[i_c__1])
             t3 = t1 - t2
-            t7 = 0.0 if t6 == 0.0 else t3 * t6
+            t7 = times(t3, t6)
             t8 = s1[i_c, i_c__1] + t7
             t11 = t10 * t3
-            t12 = 0.0 if old_s2 == 0.0 else t11 * old_s2
+            t12 = times(t11, old_s2)
             t13 = t8 + t12
             t14 = old_p2[i_c__1] == t1
             t15 = f8(0) if t14 else old_s3[i_c__1]
-            t16 = 0.0 if t15 == 0.0 else t10 * t15
+            t16 = times(t10, t15)
             t17 = t13 + t16
             s1[i_c, i_c__1] = t17
 
@@ -237,11 +251,11 @@ def fold_1(m, r, p1, v, p2, s1, n_c__1, n_c, n):
     wide_vectors()
     for i_l in range(n):
         for i_c in range(n_c):
-            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t1 = anchored(p1[i_c])
             t2 = f8(r[i_l, i_c]) - t1
             t3 = f8(m[i_l]) * t2
             for i_c__1 in range(n_c__1):
-                t4 = p2[i_c__1] if np.isfinite(p2[i_c__1]) else 0.0
+                t4 = anchored(p2[i_c__1])
                 t5 = f8(v[i_l, i_c__1]) - t4
                 t6 = t3 * t5
                 s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
@@ -249,7 +263,6 @@ def fold_1(m, r, p1, v, p2, s1, n_c__1, n_c, n):
 
 @njit(**PART)
 def finish(p1, s, s2, n_c, p2, s3, s1, n_c__1, n_c__2, s4, s5, s6):
-    seldom()
     for i_c in range(n_c):
         t1 = s[i_c] / s2
         p1[i_c] = t1
@@ -261,114 +274,89 @@ def finish(p1, s, s2, n_c, p2, s3, s1, n_c__1, n_c__2, s4, s5, s6):
         t6 = p1[i_c] == t5
         t7 = f8(0) if t6 else 1.0
         t10 = t5 - t5
-        t25 = p1[i_c] - p1[i_c]
-        t26 = t25 == 0.0
-        t27 = p1[i_c] if t26 else f8(0)
-        t28 = p1[i_c] == t27
-        t29 = f8(0) if t28 else s[i_c]
-        t32 = t27 - p1[i_c]
+        t24 = p1[i_c] - p1[i_c]
+        t25 = t24 == 0.0
+        t26 = p1[i_c] if t25 else f8(0)
+        t27 = p1[i_c] == t26
+        t28 = f8(0) if t27 else s[i_c]
+        t31 = t26 - p1[i_c]
         for i_c__1 in range(n_c__1):
             t3 = p2[i_c__1]
             t4 = t3 - t3
             t8 = t4 * t7
             t9 = 1.0 + t8
             t11 = t10 * t4
-            t12 = t11 * 1.0
-            t13 = t9 + t12
-            t14 = p2[i_c__1] == t3
-            t15 = f8(0) if t14 else 1.0
-            t16 = t10 * t15
-            t17 = t13 + t16
-            t18 = t17 != t17
-            t19 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
-            t20 = t19 == 0.0
-            t21 = p2[i_c__1] - p2[i_c__1]
-            t22 = t21 == 0.0
-            t23 = p2[i_c__1] if t22 else f8(0)
-            t24 = t23 - p2[i_c__1]
-            t30 = t24 * t29
-            t31 = s1[i_c, i_c__1] + t30
-            t33 = t32 * t24
-            t34 = t33 * s2
-            t35 = t31 + t34
-            t36 = p2[i_c__1] == t23
-            t37 = f8(0) if t36 else s3[i_c__1]
-            t38 = t32 * t37
-            t39 = t35 + t38
-            t40 = t39 if t20 else nan
-            t41 = t40 if t18 else s1[i_c, i_c__1]
-            s1[i_c, i_c__1] = t41
-    t42 = 0.0
-    for i_c__2 in range(n_c__2):
-        t43 = 0.0
-        t44 = i_c__2 == 2
-        for i_c in range(n_c):
-            t45 = i_c == 1
-            t46 = s1[i_c, i_c__2] if t45 else f8(0)
-            t47 = t46 if t44 else f8(0)
-            t43 = t43 + t47
-        t42 = t42 + t43
-    t48 = 0.0
-    for i_c__2 in range(n_c__2):
-        t49 = 0.0
-        t50 = i_c__2 == 1
-        for i_c in range(n_c):
-            t51 = i_c == 2
-            t52 = -s1[i_c, i_c__2]
-            t53 = t52 if t51 else f8(0)
-            t54 = t53 if t50 else f8(0)
-            t49 = t49 + t54
-        t48 = t48 + t49
-    t55 = t42 + t48
-    s4 = t55
+            t12 = t9 + t11
+            t13 = p2[i_c__1] == t3
+            t14 = f8(0) if t13 else 1.0
+            t15 = t10 * t14
+            t16 = t12 + t15
+            t17 = t16 != t16
+            t18 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
+            t19 = t18 == 0.0
+            t20 = p2[i_c__1] - p2[i_c__1]
+            t21 = t20 == 0.0
+            t22 = p2[i_c__1] if t21 else f8(0)
+            t23 = t22 - p2[i_c__1]
+            t29 = t23 * t28
+            t30 = s1[i_c, i_c__1] + t29
+            t32 = t31 * t23
+            t33 = t32 * s2
+            t34 = t30 + t33
+            t35 = p2[i_c__1] == t22
+            t36 = f8(0) if t35 else s3[i_c__1]
+            t37 = t31 * t36
+            t38 = t34 + t37
+            t39 = t38 if t19 else nan
+            t40 = t39 if t17 else s1[i_c, i_c__1]
+            s1[i_c, i_c__1] = t40
+    t41 = 0.0
+    if 2 < n_c__2:
+        t42 = 0.0
+        if 1 < n_c:
+            t42 = t42 + s1[1, 2]
+        t41 = t41 + t42
+    t43 = 0.0
+    if 1 < n_c__2:
+        t44 = 0.0
+        if 2 < n_c:
+            t45 = -s1[2, 1]
+            t44 = t44 + t45
+        t43 = t43 + t44
+    t46 = t41 + t43
+    s4 = t46
     out0 = f4(s4)
-    t56 = 0.0
-    for i_c__2 in range(n_c__2):
-        t57 = 0.0
-        t58 = i_c__2 == 0
-        for i_c in range(n_c):
-            t59 = i_c == 2
-            t60 = s1[i_c, i_c__2] if t59 else f8(0)
-            t61 = t60 if t58 else f8(0)
-            t57 = t57 + t61
-        t56 = t56 + t57
-    t62 = 0.0
-    for i_c__2 in range(n_c__2):
-        t63 = 0.0
-        t64 = i_c__2 == 2
-        for i_c in range(n_c):
-            t65 = i_c == 0
-            t66 = -s1[i_c, i_c__2]
-            t67 = t66 if t65 else f8(0)
-            t68 = t67 if t64 else f8(0)
-            t63 = t63 + t68
-        t62 = t62 + t63
-    t69 = t56 + t62
-    s5 = t69
+    t47 = 0.0
+    if 0 < n_c__2:
+        t48 = 0.0
+        if 2 < n_c:
+            t48 = t48 + s1[2, 0]
+        t47 = t47 + t48
+    t49 = 0.0
+    if 2 < n_c__2:
+        t50 = 0.0
+        if 0 < n_c:
+            t51 = -s1[0, 2]
+            t50 = t50 + t51
+        t49 = t49 + t50
+    t52 = t47 + t49
+    s5 = t52
     out1 = f4(s5)
-    t70 = 0.0
-    for i_c__2 in range(n_c__2):
-        t71 = 0.0
-        t72 = i_c__2 == 1
-        for i_c in range(n_c):
-            t73 = i_c == 0
-            t74 = s1[i_c, i_c__2] if t73 else f8(0)
-            t75 = t74 if t72 else f8(0)
-            t71 = t71 + t75
-        t70 = t70 + t71
-    t76 = 0.0
-    for i_c__2 in range(n_c__2):
-        t77 = 0.0
-        t78 = i_c__2 == 0
-        for i_c in range(n_c):
-            t79 = i_c == 1
-            t80 = -s1[i_c, i_c__2]
-            t81 = t80 if t79 else f8(0)
-            t82 = t81 if t78 else f8(0)
-            t77 = t77 + t82
-        t76 = t76 + t77
-    t83 = t70 + t76
-    s6 = t83
+    t53 = 0.0
+    if 1 < n_c__2:
+        t54 = 0.0
+        if 0 < n_c:
+            t54 = t54 + s1[0, 1]
+        t53 = t53 + t54
+    t55 = 0.0
+    if 0 < n_c__2:
+        t56 = 0.0
+        if 1 < n_c:
+            t57 = -s1[1, 0]
+            t56 = t56 + t57
+        t55 = t55 + t56
+    t58 = t53 + t55
+    s6 = t58
     out2 = f4(s6)
     return s4, out0, s5, out1, s6, out2
 

@@ -129,6 +129,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -174,7 +175,7 @@ def rebase_s1(into, n_c, s1, p2, p2_new, p1, s, p1_new, s2, s3, n_c__1):
 def fold(seen_old, s2_old, slots, first, span, thread, length, n_c, s_old, s, s3_old, s3, p1_old, p2_old, cells_m, skew_m, shift_m, mask_m, cells_r, skew_r, shift_r, mask_r, cells_v, skew_v, shift_v, mask_v, p1, p2, n_c__1, s1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s2_old
     seen = i4(seen_old + many)
@@ -187,14 +188,14 @@ def fold(seen_old, s2_old, slots, first, span, thread, length, n_c, s_old, s, s3
     s2 = s2_old
     s2_it = 0.0
     for i_l in range(slots):
-        s2_it = s2_it + sel(first + i_l * span + thread < length, f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]), 0.0)
+        s2_it = s2_it + f8(sel(i4(first + i_l * span + thread) < i4(length), cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)], f4(0.0)))
     s2 = s2 + s2_it
     for i_l in range(slots):
         for i_c in range(n_c):
             t1 = f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * f8(cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)])
-            s[i_c] = s[i_c] + sel(first + i_l * span + thread < length, t1, 0.0)
+            s[i_c] = s[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t1, 0.0)
             t2 = f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * f8(cells_v[cell(i_l * span + thread, n_c, i_c + skew_v, shift_v, mask_v)])
-            s3[i_c] = s3[i_c] + sel(first + i_l * span + thread < length, t2, 0.0)
+            s3[i_c] = s3[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t2, 0.0)
     value_p1(p1, s2, s, n_c)
     value_p2(p2, s2, s3, n_c)
     if seen_old > 0:
@@ -207,7 +208,7 @@ def fold(seen_old, s2_old, slots, first, span, thread, length, n_c, s_old, s, s3
             for i_c__1 in range(n_c__1):
                 t6 = f4(p2[i_c__1]) if math.isfinite(f4(p2[i_c__1])) else f4(0.0)
                 t8 = t5 * (cells_v[cell(i_l * span + thread, n_c, i_c__1 + skew_v, shift_v, mask_v)] - t6)
-                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(first + i_l * span + thread < length, f8(t8), 0.0)
+                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t8), 0.0)
     return seen, s2
 
 
@@ -247,21 +248,21 @@ def combine(seen_old, s2_old, width, n_c, s_old, s, s3_old, s3, p1_old, p2_old, 
 def settle_s1(into, n_c, p2, p1, s1, s, s2, s3, n_c__1):
     for i_c in range(n_c):
         t3 = p1[i_c]
-        t5 = f8(0) if p1[i_c] == t3 else 1.0
+        t5 = f4(0) if p1[i_c] == t3 else f4(1.0)
         t8 = t3 - t3
-        t25 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
-        t27 = f8(0) if p1[i_c] == t25 else s[i_c]
-        t30 = t25 - p1[i_c]
+        t24 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
+        t26 = f8(0) if p1[i_c] == t24 else s[i_c]
+        t29 = t24 - p1[i_c]
         for i_c__1 in range(n_c__1):
             t1 = p2[i_c__1]
             t2 = t1 - t1
-            t15 = 1.0 + t2 * t5 + t8 * t2 * 1.0 + t8 * (f8(0) if p2[i_c__1] == t1 else 1.0)
-            t21 = p2[i_c__1] if p2[i_c__1] - p2[i_c__1] == 0.0 else f8(0)
-            t22 = t21 - p2[i_c__1]
-            t36 = t30 * (f8(0) if p2[i_c__1] == t21 else s3[i_c__1])
-            t37 = s1[i_c * n_c + i_c__1] + t22 * t27 + t30 * t22 * s2 + t36
-            t38 = t37 if s1[i_c * n_c + i_c__1] - s1[i_c * n_c + i_c__1] == 0.0 else nan
-            into[i_c * n_c + i_c__1] = t38 if t15 != t15 else s1[i_c * n_c + i_c__1]
+            t14 = 1.0 + t2 * f8(t5) + t8 * t2 + t8 * f8(f4(0) if p2[i_c__1] == t1 else f4(1.0))
+            t20 = p2[i_c__1] if p2[i_c__1] - p2[i_c__1] == 0.0 else f8(0)
+            t21 = t20 - p2[i_c__1]
+            t35 = t29 * (f8(0) if p2[i_c__1] == t20 else s3[i_c__1])
+            t36 = s1[i_c * n_c + i_c__1] + t21 * t26 + t29 * t21 * s2 + t35
+            t37 = t36 if s1[i_c * n_c + i_c__1] - s1[i_c * n_c + i_c__1] == 0.0 else nan
+            into[i_c * n_c + i_c__1] = t37 if t14 != t14 else s1[i_c * n_c + i_c__1]
 
 
 @cuda.jit(device=True)

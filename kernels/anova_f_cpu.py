@@ -101,6 +101,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -138,7 +170,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -149,7 +181,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -203,28 +235,28 @@ def value_1(s2, s, s5, s4):
 
 @njit(**PART)
 def rebase_1(s6, old_p1, p1, old_s2, old_s, s7, old_p2, p2, old_s5, old_s4):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = 2.0 * t3
     t5 = old_p1 == t1
     t6 = f8(0) if t5 else old_s2
-    t7 = 0.0 if t6 == 0.0 else t4 * t6
+    t7 = times(t4, t6)
     t8 = s6 + t7
     t9 = t3 * t3
-    t10 = 0.0 if f8(old_s) == 0.0 else t9 * f8(old_s)
+    t10 = times(t9, f8(old_s))
     t11 = t8 + t10
     s6 = t11
-    t12 = old_p2 if np.isfinite(old_p2) else 0.0
-    t13 = p2 if np.isfinite(p2) else 0.0
+    t12 = anchored(old_p2)
+    t13 = anchored(p2)
     t14 = t12 - t13
     t15 = 2.0 * t14
     t16 = old_p2 == t12
     t17 = f8(0) if t16 else old_s5
-    t18 = 0.0 if t17 == 0.0 else t15 * t17
+    t18 = times(t15, t17)
     t19 = s7 + t18
     t20 = t14 * t14
-    t21 = 0.0 if f8(old_s4) == 0.0 else t20 * f8(old_s4)
+    t21 = times(t20, f8(old_s4))
     t22 = t19 + t21
     s7 = t22
     return s6, s7
@@ -235,8 +267,8 @@ def fold_1(g, x, p1, p2, n, real):
     wide_vectors()
     s6 = real(0.0)
     s7 = real(0.0)
-    t2 = p1 if np.isfinite(p1) else 0.0
-    t6 = p2 if np.isfinite(p2) else 0.0
+    t2 = anchored(p1)
+    t6 = anchored(p2)
     for i_l in range(n):
         t1 = real(g[i_l]) == real(0.0)
         t3 = apart(real(x[i_l]), t2, real)
@@ -261,73 +293,71 @@ def finish(s2, s, p1, any1, s6, s5, s4, p2, any2, s7, s3, n_l):
     t7 = t4 * t6
     t8 = 1.0 + t7
     t9 = t3 * t3
-    t10 = t9 * 1.0
-    t11 = t8 + t10
-    t12 = t11 != t11
-    t13 = t12 & any1
-    t14 = s6 - s6
-    t15 = t14 == 0.0
-    t16 = p1 - p1
-    t17 = t16 == 0.0
-    t18 = p1 if t17 else f8(0)
-    t19 = t18 - p1
-    t20 = 2.0 * t19
-    t21 = p1 == t18
-    t22 = f8(0) if t21 else s2
-    t23 = t20 * t22
-    t24 = s6 + t23
-    t25 = t19 * t19
-    t26 = t25 * f8(s)
-    t27 = t24 + t26
-    t28 = t27 if t15 else nan
-    t29 = t28 if t13 else s6
-    s6 = t29
-    t30 = s5 / f8(s4)
-    p2 = t30
-    t31 = p2
-    t32 = t31 - t31
-    t33 = 2.0 * t32
-    t34 = p2 == t31
-    t35 = f8(0) if t34 else 1.0
-    t36 = t33 * t35
-    t37 = 1.0 + t36
-    t38 = t32 * t32
-    t39 = t38 * 1.0
-    t40 = t37 + t39
-    t41 = t40 != t40
-    t42 = t41 & any2
-    t43 = s7 - s7
+    t10 = t8 + t9
+    t11 = t10 != t10
+    t12 = t11 & any1
+    t13 = s6 - s6
+    t14 = t13 == 0.0
+    t15 = p1 - p1
+    t16 = t15 == 0.0
+    t17 = p1 if t16 else f8(0)
+    t18 = t17 - p1
+    t19 = 2.0 * t18
+    t20 = p1 == t17
+    t21 = f8(0) if t20 else s2
+    t22 = t19 * t21
+    t23 = s6 + t22
+    t24 = t18 * t18
+    t25 = t24 * f8(s)
+    t26 = t23 + t25
+    t27 = t26 if t14 else nan
+    t28 = t27 if t12 else s6
+    s6 = t28
+    t29 = s5 / f8(s4)
+    p2 = t29
+    t30 = p2
+    t31 = t30 - t30
+    t32 = 2.0 * t31
+    t33 = p2 == t30
+    t34 = f8(0) if t33 else 1.0
+    t35 = t32 * t34
+    t36 = 1.0 + t35
+    t37 = t31 * t31
+    t38 = t36 + t37
+    t39 = t38 != t38
+    t40 = t39 & any2
+    t41 = s7 - s7
+    t42 = t41 == 0.0
+    t43 = p2 - p2
     t44 = t43 == 0.0
-    t45 = p2 - p2
-    t46 = t45 == 0.0
-    t47 = p2 if t46 else f8(0)
-    t48 = t47 - p2
-    t49 = 2.0 * t48
-    t50 = p2 == t47
-    t51 = f8(0) if t50 else s5
-    t52 = t49 * t51
-    t53 = s7 + t52
-    t54 = t48 * t48
-    t55 = t54 * f8(s4)
-    t56 = t53 + t55
-    t57 = t56 if t44 else nan
-    t58 = t57 if t42 else s7
-    s7 = t58
-    t59 = s3 / f8(n_l)
-    t60 = t1 - t59
-    t61 = t60 * t60
-    t62 = f8(s) * t61
-    t63 = 0.0 + t62
-    t64 = t30 - t59
-    t65 = t64 * t64
-    t66 = f8(s4) * t65
-    t67 = t63 + t66
-    t68 = 0.0 + s6
-    t69 = t68 + s7
-    t70 = n_l - 2
-    t71 = t69 / f8(t70)
-    t72 = t67 / t71
-    out0 = f4(t72)
+    t45 = p2 if t44 else f8(0)
+    t46 = t45 - p2
+    t47 = 2.0 * t46
+    t48 = p2 == t45
+    t49 = f8(0) if t48 else s5
+    t50 = t47 * t49
+    t51 = s7 + t50
+    t52 = t46 * t46
+    t53 = t52 * f8(s4)
+    t54 = t51 + t53
+    t55 = t54 if t42 else nan
+    t56 = t55 if t40 else s7
+    s7 = t56
+    t57 = s3 / f8(n_l)
+    t58 = t1 - t57
+    t59 = t58 * t58
+    t60 = f8(s) * t59
+    t61 = 0.0 + t60
+    t62 = t29 - t57
+    t63 = t62 * t62
+    t64 = f8(s4) * t63
+    t65 = t61 + t64
+    t66 = 0.0 + s6
+    t67 = t66 + s7
+    t68 = n_l - 2
+    t69 = t67 / f8(t68)
+    t70 = t65 / t69
+    out0 = f4(t70)
     return p1, s6, p2, s7, out0
 
 
@@ -366,7 +396,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, n_l, out0):
             s4 = s4 + r2
             s5 = s5 + r3
             r0, r1, r2 = fold_0b(x_tile, g_tile, n, f4)
-            if not np.isfinite(r1):
+            if not finite(r1):
                 r0, r1, r2 = fold_0b(x_tile, g_tile, n, f8)
             any1 = any1 | r0
             s3 = s3 + f8(r1)

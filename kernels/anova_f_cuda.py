@@ -105,6 +105,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -184,16 +200,39 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6
     s4_it = 0
     s5 = s5_old
     s5_it = 0.0
+    any1_of = False
+    s_of = 0
+    s2_of = 0.0
+    s3_of = 0.0
+    any2_of = False
+    s4_of = 0
+    s5_of = 0.0
     for i_l in range(SLOTS):
-        t1 = f8(v_g[i_l]) == 0.0
-        any1_it = any1_it | sel(ok[i_l], t1, False)
-        s_it = s_it + sel(ok[i_l] & t1, 1, 0)
-        s2_it = s2_it + sel(ok[i_l] & t1, f8(v_x[i_l]), 0.0)
-        s3_it = s3_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        t2 = f8(v_g[i_l]) == 1.0
-        any2_it = any2_it | sel(ok[i_l], t2, False)
-        s4_it = s4_it + sel(ok[i_l] & t2, 1, 0)
-        s5_it = s5_it + sel(ok[i_l] & t2, f8(v_x[i_l]), 0.0)
+        t1 = v_g[i_l] == f4(0.0)
+        any1_of = any1_of | t1
+        s_of = s_of + sel(t1, 1, 0)
+        s2_of = s2_of + f8(sel(t1, v_x[i_l], f4(0.0)))
+        s3_of = s3_of + f8(v_x[i_l])
+        t2 = v_g[i_l] == f4(1.0)
+        any2_of = any2_of | t2
+        s4_of = s4_of + sel(t2, 1, 0)
+        s5_of = s5_of + f8(sel(t2, v_x[i_l], f4(0.0)))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            any1_it = any1_it | sel(ok[i_l], any1_of, False)
+            any1_of = False
+            s_it = s_it + sel(ok[i_l], s_of, 0)
+            s_of = 0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+            any2_it = any2_it | sel(ok[i_l], any2_of, False)
+            any2_of = False
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0)
+            s4_of = 0
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+        unrolled()
     any1 = any1 | any1_it
     s = s + s_it
     s2 = s2 + s2_it
@@ -209,11 +248,19 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6
     s7_it = 0.0
     t4 = p1 if math.isfinite(p1) else 0.0
     t8 = p2 if math.isfinite(p2) else 0.0
+    s6_of = 0.0
+    s7_of = 0.0
     for i_l in range(SLOTS):
         t5 = f8(v_x[i_l]) - t4
-        s6_it = s6_it + sel(ok[i_l] & (f8(v_g[i_l]) == 0.0), t5 * t5, 0.0)
+        s6_of = s6_of + sel(v_g[i_l] == f4(0.0), t5 * t5, 0.0)
         t9 = f8(v_x[i_l]) - t8
-        s7_it = s7_it + sel(ok[i_l] & (f8(v_g[i_l]) == 1.0), t9 * t9, 0.0)
+        s7_of = s7_of + sel(v_g[i_l] == f4(1.0), t9 * t9, 0.0)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s6_it = s6_it + sel(ok[i_l], s6_of, 0.0)
+            s6_of = 0.0
+            s7_it = s7_it + sel(ok[i_l], s7_of, 0.0)
+            s7_of = 0.0
+        unrolled()
     s6 = s6 + s6_it
     s7 = s7 + s7_it
     return seen, any1, s, s2, s3, any2, s4, s5, s6, s7
@@ -242,22 +289,22 @@ def combine(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old,
 def settle_s6(p1, any1, s6, s2, s):
     t1 = p1
     t2 = t1 - t1
-    t10 = 1.0 + 2.0 * t2 * (f8(0) if p1 == t1 else 1.0) + t2 * t2 * 1.0
-    t17 = p1 if p1 - p1 == 0.0 else f8(0)
-    t18 = t17 - p1
-    t26 = s6 + 2.0 * t18 * (f8(0) if p1 == t17 else s2) + t18 * t18 * f8(s)
-    return (t26 if s6 - s6 == 0.0 else nan) if (t10 != t10) & any1 else s6
+    t9 = 1.0 + 2.0 * t2 * (f8(0) if p1 == t1 else 1.0) + t2 * t2
+    t16 = p1 if p1 - p1 == 0.0 else f8(0)
+    t17 = t16 - p1
+    t25 = s6 + 2.0 * t17 * (f8(0) if p1 == t16 else s2) + t17 * t17 * f8(s)
+    return (t25 if s6 - s6 == 0.0 else nan) if (t9 != t9) & any1 else s6
 
 
 @cuda.jit(device=True)
 def settle_s7(p2, any2, s7, s5, s4):
     t1 = p2
     t2 = t1 - t1
-    t10 = 1.0 + 2.0 * t2 * (f8(0) if p2 == t1 else 1.0) + t2 * t2 * 1.0
-    t17 = p2 if p2 - p2 == 0.0 else f8(0)
-    t18 = t17 - p2
-    t26 = s7 + 2.0 * t18 * (f8(0) if p2 == t17 else s5) + t18 * t18 * f8(s4)
-    return (t26 if s7 - s7 == 0.0 else nan) if (t10 != t10) & any2 else s7
+    t9 = 1.0 + 2.0 * t2 * (f8(0) if p2 == t1 else 1.0) + t2 * t2
+    t16 = p2 if p2 - p2 == 0.0 else f8(0)
+    t17 = t16 - p2
+    t25 = s7 + 2.0 * t17 * (f8(0) if p2 == t16 else s5) + t17 * t17 * f8(s4)
+    return (t25 if s7 - s7 == 0.0 else nan) if (t9 != t9) & any2 else s7
 
 
 @cuda.jit(device=True)
@@ -441,7 +488,7 @@ def plan(x, g):
     arrays = {'x': x, 'g': g}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

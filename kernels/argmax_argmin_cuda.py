@@ -293,7 +293,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

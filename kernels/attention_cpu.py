@@ -131,6 +131,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -392,22 +416,22 @@ def fold_0(S1, scale, n):
 
 @njit(**PART)
 def rebase_1(s, old_m2, m2, n_j):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
     for i_j in range(n_j):
-        t5 = f4(0.0) if s[i_j] == f4(0.0) else f4(t4) * s[i_j]
+        t5 = times(f4(t4), s[i_j])
         s[i_j] = t5
 
 
 @njit(**PART)
 def rebase_1_b(old_m2, m2, s2):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    t5 = times(t4, s2)
     s2 = t5
     return s2
 
@@ -416,7 +440,7 @@ def rebase_1_b(old_m2, m2, s2):
 def fold_1(scale, S1, m2, P1, n):
     wide_vectors()
     s2 = f4(0.0)
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t2 = anchored(m2)
     for i_l in range(n):
         t1 = f4(scale) * S1[i_l]
         t3 = t1 - f4(t2)
@@ -431,17 +455,16 @@ def finish(s, m2, n_j):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
     for i_j in range(n_j):
-        t11 = f4(t10) * s[i_j]
-        t12 = t11 if t5 else s[i_j]
-        s[i_j] = t12
+        t10 = f4(t9) * s[i_j]
+        t11 = t10 if t4 else s[i_j]
+        s[i_j] = t11
 
 
 @njit(**PART)
@@ -449,16 +472,15 @@ def finish_b(m2, s2):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
-    t11 = t10 * s2
-    t12 = t11 if t5 else s2
-    s2 = t12
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
+    t10 = t9 * s2
+    t11 = t10 if t4 else s2
+    s2 = t11
     return s2
 
 

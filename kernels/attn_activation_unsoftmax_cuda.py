@@ -144,8 +144,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -305,18 +304,18 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             m = held_m[r]
             s2 = held_s2[r]
             t1 = m
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            t5 = t4 != t4
-            t10 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
-            t11 = bounded(t10)
+            t3 = math.exp(t1 - t1)
+            t4 = t3 != t3
+            t9 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
+            t10 = bounded(t9)
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = sel(t5, t11 * o_s[r, i_v], o_s[r, i_v])
+                o_s[r, i_v] = sel(t4, t10 * o_s[r, i_v], o_s[r, i_v])
                 unrolled()
-            s2 = sel(t5, t10 * s2, s2)
-            t16 = f4(1.0) / s2
-            t20 = math.exp(m + math.log(s2))
+            s2 = sel(t4, t9 * s2, s2)
+            t15 = f4(1.0) / s2
+            t19 = math.exp(m + math.log(s2))
             for i_v in range(SPAN_v // 4):
-                y_0[r, i_v] = o_s[r, i_v] * t16 * t20 - o_s3[r, i_v]
+                y_0[r, i_v] = o_s[r, i_v] * t15 * t19 - o_s3[r, i_v]
                 unrolled()
             unrolled()
 

@@ -146,6 +146,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -431,25 +455,25 @@ def fold_0(n_d, S1, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, s1):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
-    t6 = 0.0 if s1 == 0.0 else t4 * s1
+    t6 = times(t4, s1)
     s1 = t6
     return s, s1
 
 
 @njit(**PART)
 def rebase_1_b(s5, old_m, m, old_s5, n_d):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
     for i_d in range(n_d):
-        t5 = f4(0.0) if old_s5[i_d] == f4(0.0) else f4(t4) * old_s5[i_d]
+        t5 = times(f4(t4), old_s5[i_d])
         s5[i_d] = t5
 
 
@@ -460,7 +484,7 @@ def fold_1(E1, n_d, S1, m, S2, P1, n):
     s1 = f4(0.0)
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
-    t4 = m if np.isfinite(m) else 0.0
+    t4 = anchored(m)
     for i_l in range(n):
         t3 = f4(t2) * S1[i_l]
         t5 = t3 - f4(t4)
@@ -483,17 +507,17 @@ def value_2(s, s1):
 
 @njit(**PART)
 def rebase_2(s4, old_m, m, old_s2, s2, old_s5, n_d):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t6 = old_s2 if np.isfinite(old_s2) else 0.0
-    t7 = s2 if np.isfinite(s2) else 0.0
+    t6 = anchored(old_s2)
+    t7 = anchored(s2)
     t8 = t6 - t7
     t9 = t4 * t8
     for i_d in range(n_d):
-        t5 = f4(0.0) if s4[i_d] == f4(0.0) else f4(t4) * s4[i_d]
-        t10 = f4(0.0) if old_s5[i_d] == f4(0.0) else f4(t9) * old_s5[i_d]
+        t5 = times(f4(t4), s4[i_d])
+        t10 = times(f4(t9), old_s5[i_d])
         t11 = t5 + t10
         s4[i_d] = t11
 
@@ -501,7 +525,7 @@ def rebase_2(s4, old_m, m, old_s2, s2, old_s5, n_d):
 @njit(**LOOP)
 def fold_2(E1, S2, s2, P2, n):
     wide_vectors()
-    t1 = s2 if np.isfinite(s2) else 0.0
+    t1 = anchored(s2)
     for i_l in range(n):
         t2 = S2[i_l] - f4(t1)
         t3 = E1[i_l] * t2
@@ -513,19 +537,18 @@ def finish(m, s, s1):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = t10 * s1
-    t14 = t13 if t5 else s1
-    s1 = t14
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = t9 * s1
+    t13 = t12 if t4 else s1
+    s1 = t13
     return s, s1
 
 
@@ -534,17 +557,16 @@ def finish_b(s5, m, n_d):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
     for i_d in range(n_d):
-        t11 = f4(t10) * s5[i_d]
-        t12 = t11 if t5 else s5[i_d]
-        s5[i_d] = t12
+        t10 = f4(t9) * s5[i_d]
+        t11 = t10 if t4 else s5[i_d]
+        s5[i_d] = t11
 
 
 @njit(**PART)
@@ -560,25 +582,23 @@ def finish_d(s4, m, s2, n_d, s3, s, out0):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = s2
-    t6 = t5 - t5
-    t7 = t3 * t6
-    t8 = t7 * 1.0
-    t9 = t4 + t8
-    t10 = t9 != t9
+    t4 = s2
+    t5 = t4 - t4
+    t6 = t3 * t5
+    t7 = t3 + t6
+    t8 = t7 != t7
     for i_d in range(n_d):
-        t11 = f4(nan) if t10 else s4[i_d]
-        s4[i_d] = t11
-    t12 = 1.0 / s
+        t9 = f4(nan) if t8 else s4[i_d]
+        s4[i_d] = t9
+    t10 = 1.0 / s
     for i_d in range(n_d):
-        t13 = f4(t12) * s4[i_d]
-        s3[i_d] = t13
-    t14 = np.sqrt(f8(n_d))
-    t15 = 1.0 / t14
+        t11 = f4(t10) * s4[i_d]
+        s3[i_d] = t11
+    t12 = np.sqrt(f8(n_d))
+    t13 = 1.0 / t12
     for i_d in range(n_d):
-        t16 = s3[i_d] * f4(t15)
-        out0[i_d] = t16
+        t14 = s3[i_d] * f4(t13)
+        out0[i_d] = t14
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)

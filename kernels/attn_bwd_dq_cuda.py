@@ -155,8 +155,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -266,13 +265,13 @@ def make(stage, warps, TILE, vector, n_d, n_v):
         load_tile(to + AT_V, p_V + t0 * n_v * SIZE, n_v * SIZE, n_l - t0, n_v - 0, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, held_s, held_s1, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4):
+    def fold(full, held_m, held_s, held_s1, seen_old, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4):
         t4 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             m_old = held_m[r]
             s_old = held_s[r]
             s1_old = held_s1[r]
-            s2_old = f4(1.0) / s_old * s1_old
+            s2_old = sel(seen_old > 0, f4(1.0) / s_old * s1_old, f4(0))
             m = m_old
             m_it = f4(-inf)
             for i_l in range(COLUMNS):
@@ -318,13 +317,13 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, held_s, other_s, held_s1, other_s1, o_s5, b_s5, o_s4, b_s4):
+    def merge(held_m, other_m, held_s, other_s, held_s1, other_s1, seen_old, seen_part, o_s5, b_s5, o_s4, b_s4):
         for r in range(2):
             m_old, m_part = held_m[r], other_m[r]
             s_old, s_part = held_s[r], other_s[r]
             s1_old, s1_part = held_s1[r], other_s1[r]
-            s2_old = f4(1.0) / s_old * s1_old
-            s2_part = f4(1.0) / s_part * s1_part
+            s2_old = sel(seen_old > 0, f4(1.0) / s_old * s1_old, f4(0))
+            s2_part = sel(seen_part > 0, f4(1.0) / s_part * s1_part, f4(0))
             m = larger(m_old, m_part)
             t6 = sel(math.isfinite(m), m, f4(0.0))
             t8 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t6)
@@ -351,32 +350,31 @@ def make(stage, warps, TILE, vector, n_d, n_v):
 
     @cuda.jit(device=True, forceinline=True)
     def finish(held_m, held_s, held_s1, o_s5, o_s4, y_0, n_d):
-        t28 = f4(1.0) / math.sqrt(f4(n_d))
+        t26 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             m = held_m[r]
             s = held_s[r]
             s1 = held_s1[r]
             t1 = m
             t3 = math.exp(t1 - t1)
-            t4 = t3 * f4(1.0)
-            t5 = t4 != t4
-            t10 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
-            s = sel(t5, t10 * s, s)
-            s1 = sel(t5, t10 * s1, s1)
-            t15 = bounded(t10)
+            t4 = t3 != t3
+            t9 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
+            s = sel(t4, t9 * s, s)
+            s1 = sel(t4, t9 * s1, s1)
+            t14 = bounded(t9)
             for i_d in range(SPAN_d // 4):
-                o_s5[r, i_d] = sel(t5, t15 * o_s5[r, i_d], o_s5[r, i_d])
+                o_s5[r, i_d] = sel(t4, t14 * o_s5[r, i_d], o_s5[r, i_d])
                 unrolled()
-            t18 = f4(1.0) / s
-            s2 = t18 * s1
-            t20 = s2
-            t24 = t4 + t3 * (t20 - t20) * f4(1.0)
-            t25 = t24 != t24
+            t17 = f4(1.0) / s
+            s2 = t17 * s1
+            t19 = s2
+            t22 = t3 + t3 * (t19 - t19)
+            t23 = t22 != t22
             for i_d in range(SPAN_d // 4):
-                o_s4[r, i_d] = sel(t25, f4(nan), o_s4[r, i_d])
+                o_s4[r, i_d] = sel(t23, f4(nan), o_s4[r, i_d])
                 unrolled()
             for i_d in range(SPAN_d // 4):
-                y_0[r, i_d] = t18 * o_s4[r, i_d] * t28
+                y_0[r, i_d] = t17 * o_s4[r, i_d] * t26
                 unrolled()
             unrolled()
 
@@ -451,7 +449,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                             b_s4[r, i] = part_s4[place * n_d + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, held_s, other_s, held_s1, other_s1, o_s5, b_s5, o_s4, b_s4)
+                merge(held_m, other_m, held_s, other_s, held_s1, other_s1, seen_old, seen_part, o_s5, b_s5, o_s4, b_s4)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -479,9 +477,9 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 multiply_rows(shared + AT_dO + warp * 16 * WIDTH_dO, tile + AT_V, lane, -(-n_v // 16), WIDTH_dO, TILE, S2)
                 if t0 + TILE <= n_l:
-                    fold(True, held_m, held_s, held_s1, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4)
+                    fold(True, held_m, held_s, held_s1, seen_old, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4)
                 else:
-                    fold(False, held_m, held_s, held_s1, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4)
+                    fold(False, held_m, held_s, held_s1, seen_old, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4)
                 add_weighted_rows(p_s5, tile + AT_K, lane, WIDTH_K, TILE, SPAN_d, o_s5)
                 add_weighted_rows(p_s4, tile + AT_K, lane, WIDTH_K, TILE, SPAN_d, o_s4)
                 cuda.syncthreads()

@@ -114,6 +114,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
@@ -129,6 +130,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -175,13 +177,13 @@ def rebase_s3(into, m2, m2_new, s3, n_v):
 
 @cuda.jit(device=True)
 def rebase_s2(m, m_new, s2):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
 @cuda.jit(device=True)
 def rebase_s4(m2, m2_new, s4):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s4 == 0.0 else t4 * s4
 
 
@@ -189,7 +191,7 @@ def rebase_s4(m2, m2_new, s4):
 def fold(seen_old, m_old, m2_old, s2_old, s4_old, slots, first, span, thread, length, n_d, cells_S1, cells_S2, n_v, s, s3, cells_V, skew_V, shift_V, mask_V):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m_old, m2_old, s2_old, s4_old
     seen = i4(seen_old + many)
@@ -199,9 +201,10 @@ def fold(seen_old, m_old, m2_old, s2_old, s4_old, slots, first, span, thread, le
     m2_it = f4(-inf)
     t2 = 1.0 / math.sqrt(f8(n_d))
     for i_l in range(slots):
-        m_it = larger(m_it, sel(first + i_l * span + thread < length, cells_S1[i_l * span + thread] * f4(t2), f4(-inf)))
+        t3 = cells_S1[i_l * span + thread] * f4(t2)
+        m_it = larger(m_it, sel(i4(first + i_l * span + thread) < i4(length), t3, f4(-inf)))
         t4 = cells_S2[i_l * span + thread] * f4(t2)
-        m2_it = larger(m2_it, sel(first + i_l * span + thread < length, t4, f4(-inf)))
+        m2_it = larger(m2_it, sel(i4(first + i_l * span + thread) < i4(length), t4, f4(-inf)))
     m = larger(m, f8(m_it))
     m2 = larger(m2, f8(m2_it))
     if seen_old > 0:
@@ -215,20 +218,20 @@ def fold(seen_old, m_old, m2_old, s2_old, s4_old, slots, first, span, thread, le
     t6 = m if math.isfinite(m) else 0.0
     t10 = m2 if math.isfinite(m2) else 0.0
     for i_l in range(slots):
-        t8 = math.exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
-        s2_it = s2_it + sel(first + i_l * span + thread < length, t8, f4(0.0))
-        t12 = math.exp(f4(t2) * cells_S2[i_l * span + thread] - f4(t10))
-        s4_it = s4_it + sel(first + i_l * span + thread < length, t12, f4(0.0))
+        t8 = fast_exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
+        s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t8, f4(0.0))
+        t12 = fast_exp(f4(t2) * cells_S2[i_l * span + thread] - f4(t10))
+        s4_it = s4_it + sel(i4(first + i_l * span + thread) < i4(length), t12, f4(0.0))
     s2 = s2 + f8(s2_it)
     s4 = s4 + f8(s4_it)
     for i_l in range(slots):
-        t15 = math.exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
-        t19 = math.exp(f4(t2) * cells_S2[i_l * span + thread] - f4(t10))
+        t15 = fast_exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
+        t19 = fast_exp(f4(t2) * cells_S2[i_l * span + thread] - f4(t10))
         for i_v in range(n_v):
             t16 = cells_V[cell(i_l * span + thread, n_v, i_v + skew_V, shift_V, mask_V)] * t15
-            s[i_v] = s[i_v] + sel(first + i_l * span + thread < length, t16, f4(0.0))
+            s[i_v] = s[i_v] + sel(i4(first + i_l * span + thread) < i4(length), t16, f4(0.0))
             t20 = cells_V[cell(i_l * span + thread, n_v, i_v + skew_V, shift_V, mask_V)] * t19
-            s3[i_v] = s3[i_v] + sel(first + i_l * span + thread < length, t20, f4(0.0))
+            s3[i_v] = s3[i_v] + sel(i4(first + i_l * span + thread) < i4(length), t20, f4(0.0))
     return seen, m, m2, s2, s4
 
 
@@ -259,39 +262,39 @@ def combine(seen_old, m_old, m2_old, s2_old, s4_old, width, n_v, s, s3):
 @cuda.jit(device=True)
 def settle_s(into, m, s, n_v):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t5 = t4 != t4
-    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m)
+    t3 = math.exp(t1 - t1)
+    t4 = t3 != t3
+    t9 = math.exp((m if m - m == 0.0 else f8(0)) - m)
     for i_v in range(n_v):
-        t11 = t10 * f8(s[i_v])
-        into[i_v] = f4(t11 if t5 else f8(s[i_v]))
+        t10 = t9 * f8(s[i_v])
+        into[i_v] = f4(t10 if t4 else f8(s[i_v]))
 
 
 @cuda.jit(device=True)
 def settle_s2(m, s2):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)
 def settle_s3(into, m2, s3, n_v):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t5 = t4 != t4
-    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
+    t3 = math.exp(t1 - t1)
+    t4 = t3 != t3
+    t9 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
     for i_v in range(n_v):
-        t11 = t10 * f8(s3[i_v])
-        into[i_v] = f4(t11 if t5 else f8(s3[i_v]))
+        t10 = t9 * f8(s3[i_v])
+        into[i_v] = f4(t10 if t4 else f8(s3[i_v]))
 
 
 @cuda.jit(device=True)
 def settle_s4(m2, s4):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s4
-    return t11 if t4 != t4 else s4
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s4
+    return t10 if t3 != t3 else s4
 
 
 @cuda.jit(device=True)

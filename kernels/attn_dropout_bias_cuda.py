@@ -139,8 +139,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -236,7 +235,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, n_l - t0, n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_keep, p_s1, o_s1):
+    def fold(full, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1):
         t2 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             m_old = held_m[r]
@@ -290,22 +289,22 @@ def make(stage, warps, TILE, vector, n_d, n_v):
 
     @cuda.jit(device=True, forceinline=True)
     def finish(held_m, held_s, o_s1, y_0):
-        t16 = f4(1.0) / f4(0.9)
+        t15 = f4(1.0) / f4(0.9)
         for r in range(2):
             m = held_m[r]
             s = held_s[r]
             t1 = m
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            t5 = t4 != t4
-            t10 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
-            s = sel(t5, t10 * s, s)
-            t13 = bounded(t10)
+            t3 = math.exp(t1 - t1)
+            t4 = t3 != t3
+            t9 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
+            s = sel(t4, t9 * s, s)
+            t12 = bounded(t9)
             for i_v in range(SPAN_v // 4):
-                o_s1[r, i_v] = sel(t5, t13 * o_s1[r, i_v], o_s1[r, i_v])
+                o_s1[r, i_v] = sel(t4, t12 * o_s1[r, i_v], o_s1[r, i_v])
                 unrolled()
-            t18 = t16 * (f4(1.0) / s)
+            t17 = t15 * (f4(1.0) / s)
             for i_v in range(SPAN_v // 4):
-                y_0[r, i_v] = t18 * o_s1[r, i_v]
+                y_0[r, i_v] = t17 * o_s1[r, i_v]
                 unrolled()
             unrolled()
 
@@ -391,9 +390,9 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 if t0 + TILE <= n_l:
-                    fold(True, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_keep, p_s1, o_s1)
+                    fold(True, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1)
                 else:
-                    fold(False, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_keep, p_s1, o_s1)
+                    fold(False, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1)
                 add_weighted_rows(p_s1, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s1)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

@@ -23,7 +23,7 @@ Dangers
     h2 divides and may be 0: the result is then what IEEE division gives
 
 Laws:
-Certificate: sha256 adf4bc817b0b8b2f586b573a4c5e75aa43c9e1a4993b2a3a5c26b492f9c62b79
+Certificate: sha256 c761d83a2d56a0bf79ad0c78bc3013abfdd119cfa9a86c8d3a3c72acf5004a5f
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python attn_forgetting_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -15,7 +15,7 @@ Two states a and b
     h'  = q1_b·h_a + h_b
 
 Laws:
-Certificate: sha256 d294468ae72b00ad2eeaf360346aaf1c33c0032e7b21bd29a041192571125e2d
+Certificate: sha256 97394dc1f6068b6716194f85213e61d253b123e4143229a499cda96d59a11713
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python attn_gated_linear_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

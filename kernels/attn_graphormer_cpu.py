@@ -125,6 +125,30 @@ def fill(context, array, value):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -412,22 +436,22 @@ def fold_0(n_d, S1, S2, n):
 
 @njit(**PART)
 def rebase_1(s, old_m, m, n_v):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
     for i_v in range(n_v):
-        t5 = f4(0.0) if s[i_v] == f4(0.0) else f4(t4) * s[i_v]
+        t5 = times(f4(t4), s[i_v])
         s[i_v] = t5
 
 
 @njit(**PART)
 def rebase_1_b(old_m, m, s2):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    t5 = times(t4, s2)
     s2 = t5
     return s2
 
@@ -438,7 +462,7 @@ def fold_1(n_d, S1, S2, m, P1, n):
     s2 = f4(0.0)
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
-    t5 = m if np.isfinite(m) else 0.0
+    t5 = anchored(m)
     for i_l in range(n):
         t3 = S1[i_l] * f4(t2)
         t4 = t3 + S2[i_l]
@@ -454,17 +478,16 @@ def finish(s, m, n_v):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
     for i_v in range(n_v):
-        t11 = f4(t10) * s[i_v]
-        t12 = t11 if t5 else s[i_v]
-        s[i_v] = t12
+        t10 = f4(t9) * s[i_v]
+        t11 = t10 if t4 else s[i_v]
+        s[i_v] = t11
 
 
 @njit(**PART)
@@ -472,16 +495,15 @@ def finish_b(m, s2):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s2
-    t12 = t11 if t5 else s2
-    s2 = t12
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s2
+    t11 = t10 if t4 else s2
+    s2 = t11
     return s2
 
 

@@ -97,6 +97,7 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
@@ -112,6 +113,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -128,7 +130,7 @@ SLOTS = TILE + 1
 def fold(seen_old, slots, first, span, thread, length, cells_V, n_v, skew_V, shift_V, mask_V, cells_K, n_d, skew_K, shift_K, mask_K, s, s2):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old
     seen = i4(seen_old + many)
@@ -136,16 +138,16 @@ def fold(seen_old, slots, first, span, thread, length, cells_V, n_v, skew_V, shi
         for i_v in range(n_v):
             for i_d in range(n_d):
                 t2 = cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)] + f4(1.0)
-                t4 = math.exp(smaller(cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)], f4(0.0)))
+                t4 = fast_exp(smaller(cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)], f4(0.0)))
                 t5 = t2 if cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)] > f4(0.0) else t4
                 t6 = cells_V[cell(i_l * span + thread, n_v, i_v + skew_V, shift_V, mask_V)] * t5
-                s[i_v * n_d + i_d] = s[i_v * n_d + i_d] + sel(first + i_l * span + thread < length, f8(t6), 0.0)
+                s[i_v * n_d + i_d] = s[i_v * n_d + i_d] + sel(i4(first + i_l * span + thread) < i4(length), f8(t6), 0.0)
     for i_l in range(slots):
         for i_d in range(n_d):
             t8 = cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)] + f4(1.0)
-            t10 = math.exp(smaller(cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)], f4(0.0)))
+            t10 = fast_exp(smaller(cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)], f4(0.0)))
             t11 = t8 if cells_K[cell(i_l * span + thread, n_d, i_d + skew_K, shift_K, mask_K)] > f4(0.0) else t10
-            s2[i_d] = s2[i_d] + sel(first + i_l * span + thread < length, f8(t11), 0.0)
+            s2[i_d] = s2[i_d] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
     return seen
 
 
@@ -169,16 +171,16 @@ def combine(seen_old, width, s, n_v, n_d, s2):
 def output_0(into, cells_q, s2, n_d, s, n_v):
     t1 = 0.0
     for i_d in range(n_d):
-        t3 = f8(cells_q[i_d]) + 1.0
-        t5 = math.exp(smaller(f8(cells_q[i_d]), 0.0))
-        t1 = t1 + (t3 if f8(cells_q[i_d]) > 0.0 else t5) * s2[i_d]
+        t3 = f8(cells_q[i_d]) + f8(f4(1.0))
+        t5 = math.exp(f8(smaller(cells_q[i_d], f4(0.0))))
+        t1 = t1 + (t3 if cells_q[i_d] > f4(0.0) else t5) * s2[i_d]
     t8 = 1.0 / t1
     for i_v in range(n_v):
         t9 = 0.0
         for i_d in range(n_d):
-            t11 = f8(cells_q[i_d]) + 1.0
-            t13 = math.exp(smaller(f8(cells_q[i_d]), 0.0))
-            t9 = t9 + (t11 if f8(cells_q[i_d]) > 0.0 else t13) * s[i_v * n_d + i_d]
+            t11 = f8(cells_q[i_d]) + f8(f4(1.0))
+            t13 = math.exp(f8(smaller(cells_q[i_d], f4(0.0))))
+            t9 = t9 + (t11 if cells_q[i_d] > f4(0.0) else t13) * s[i_v * n_d + i_d]
         into[i_v] = f4(t9 * t8)
 
 

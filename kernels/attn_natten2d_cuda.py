@@ -149,8 +149,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -193,6 +192,38 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
                 o[0, 2 * n + 1] += a * d
                 o[1, 2 * n] += b * c
                 o[1, 2 * n + 1] += b * d
+
+@cuda.jit(device=True, forceinline=True)
+def add_taken_rows(p, right, lane, width, tile, columns, o):
+    """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4):
+            first, second = sel(k == i, p[0, k], first), sel(k == i, p[1, k], second)
+            unrolled()
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += sel(takes_part(a), a * c, f4(0))
+                o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
+                o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
+                o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))
+
+@cuda.jit(device=True, forceinline=True)
+def takes_part(weight):
+    """Whether a weight is an element's that takes part: −0 is the others' (see fold)."""
+    return weight != f4(0) or math.copysign(f4(1), weight) > f4(0)
+
+@cuda.jit(device=True, forceinline=True)
+def all_finite(tile, size, thread, threads):
+    """Whether `size` bytes of a tile hold neither infinity nor NaN, of which 0 times makes NaN; all threads of the block learn it."""
+    found = f4(0)
+    for i in range(size // 16 // threads):
+        for number in load_four(i4(tile + 16 * (i * threads + thread))):
+            found += f4(0) * number
+    return cuda.syncthreads_and(i4(found == f4(0))) != 0
 
 @cuda.jit(device=True, forceinline=True)
 def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
@@ -275,7 +306,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 t28 = abs(f4(at_l % 8) - load_one(p_qy + 0 * SIZE, True)) <= f4(2.0)
                 ok = full | (at_l < n_l) & ((abs(f4(at_l // 8) - load_one(p_qx + 0 * SIZE, True)) <= f4(1.0)) & t28)
                 s2_it = s2_it + sel(ok, t20, f4(0.0))
-                p_s[r, i_l] = sel(ok, t20, f4(0))
+                p_s[r, i_l] = sel(full, t20, sel(ok, t20 + f4(0), f4(-0.0)))
                 unrolled()
             s2 = s2 + sum_over(s2_it, 4)
             t30 = bounded(t16)
@@ -316,17 +347,17 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             m = held_m[r]
             s2 = held_s2[r]
             t1 = m
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            t6 = (t4 != t4) & any1
-            t11 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
-            t12 = bounded(t11)
+            t3 = math.exp(t1 - t1)
+            t5 = (t3 != t3) & any1
+            t10 = math.exp(sel(m - m == f4(0.0), m, f4(0)) - m)
+            t11 = bounded(t10)
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = sel(t6, t12 * o_s[r, i_v], o_s[r, i_v])
+                o_s[r, i_v] = sel(t5, t11 * o_s[r, i_v], o_s[r, i_v])
                 unrolled()
-            s2 = sel(t6, t11 * s2, s2)
-            t17 = f4(1.0) / s2
+            s2 = sel(t5, t10 * s2, s2)
+            t16 = f4(1.0) / s2
             for i_v in range(SPAN_v // 4):
-                y_0[r, i_v] = o_s[r, i_v] * t17
+                y_0[r, i_v] = o_s[r, i_v] * t16
                 unrolled()
             y_1[r] = m + math.log(s2)
             unrolled()
@@ -418,7 +449,11 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 fold(False, held_any1, held_m, held_s2, n_l, p_qx, p_qy, n_d, S1, first_l, p_s, o_s)
-                add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
+                clean_s = all_finite(tile + AT_V, TILE * WIDTH_V, thread, THREADS)
+                if clean_s:
+                    add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
+                else:
+                    add_taken_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)
             wait_for_copies()

@@ -109,8 +109,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -206,7 +205,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, n_l - t0, n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, n_d, S1, p_s, n_l, first_l):
+    def fold(full, p_s, n_d, S1, n_l, first_l):
         t2 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             for i_l in range(COLUMNS):
@@ -301,9 +300,9 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 if t0 + TILE <= n_l:
-                    fold(True, n_d, S1, p_s, n_l, first_l)
+                    fold(True, p_s, n_d, S1, n_l, first_l)
                 else:
-                    fold(False, n_d, S1, p_s, n_l, first_l)
+                    fold(False, p_s, n_d, S1, n_l, first_l)
                 add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

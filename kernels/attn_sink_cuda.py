@@ -147,8 +147,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -244,12 +243,12 @@ def make(stage, warps, TILE, vector, n_d, n_v):
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, n_l - t0, n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, held_s2, p_sink, n_d, S1, n_l, first_l, p_s, o_s):
+    def fold(full, held_m, held_s2, p_sink, seen_old, n_d, S1, n_l, first_l, p_s, o_s):
         t3 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             m_old = held_m[r]
             s2_old = held_s2[r]
-            p1_old = larger(m_old, load_one(p_sink + 0 * SIZE, True))
+            p1_old = sel(seen_old > 0, larger(m_old, load_one(p_sink + 0 * SIZE, True)), f4(0))
             m = m_old
             m_it = f4(-inf)
             for i_l in range(COLUMNS):
@@ -280,12 +279,12 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, held_s2, other_s2, p_sink, o_s, b_s):
+    def merge(held_m, other_m, held_s2, other_s2, p_sink, seen_old, seen_part, o_s, b_s):
         for r in range(2):
             m_old, m_part = held_m[r], other_m[r]
             s2_old, s2_part = held_s2[r], other_s2[r]
-            p1_old = larger(m_old, load_one(p_sink + 0 * SIZE, True))
-            p1_part = larger(m_part, load_one(p_sink + 0 * SIZE, True))
+            p1_old = sel(seen_old > 0, larger(m_old, load_one(p_sink + 0 * SIZE, True)), f4(0))
+            p1_part = sel(seen_part > 0, larger(m_part, load_one(p_sink + 0 * SIZE, True)), f4(0))
             m = larger(m_old, m_part)
             p1 = larger(m, load_one(p_sink + 0 * SIZE, True))
             t5 = sel(math.isfinite(p1), p1, f4(0.0))
@@ -309,17 +308,17 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             t1 = larger(m, load_one(p_sink + 0 * SIZE, True))
             p1 = t1
             t2 = p1
-            t5 = math.exp(t2 - t2) * f4(1.0)
-            t6 = t5 != t5
-            t11 = math.exp(sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1)
-            t12 = bounded(t11)
+            t4 = math.exp(t2 - t2)
+            t5 = t4 != t4
+            t10 = math.exp(sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1)
+            t11 = bounded(t10)
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = sel(t6, t12 * o_s[r, i_v], o_s[r, i_v])
+                o_s[r, i_v] = sel(t5, t11 * o_s[r, i_v], o_s[r, i_v])
                 unrolled()
-            s2 = sel(t6, t11 * s2, s2)
-            t20 = f4(1.0) / (s2 + math.exp(load_one(p_sink + 0 * SIZE, True) - t1))
+            s2 = sel(t5, t10 * s2, s2)
+            t19 = f4(1.0) / (s2 + math.exp(load_one(p_sink + 0 * SIZE, True) - t1))
             for i_v in range(SPAN_v // 4):
-                y_0[r, i_v] = o_s[r, i_v] * t20
+                y_0[r, i_v] = o_s[r, i_v] * t19
                 unrolled()
             unrolled()
 
@@ -378,7 +377,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                             b_s[r, i] = part_s[place * n_v + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, held_s2, other_s2, p_sink, o_s, b_s)
+                merge(held_m, other_m, held_s2, other_s2, p_sink, seen_old, seen_part, o_s, b_s)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -403,9 +402,9 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 if t0 + TILE <= n_l:
-                    fold(True, held_m, held_s2, p_sink, n_d, S1, n_l, first_l, p_s, o_s)
+                    fold(True, held_m, held_s2, p_sink, seen_old, n_d, S1, n_l, first_l, p_s, o_s)
                 else:
-                    fold(False, held_m, held_s2, p_sink, n_d, S1, n_l, first_l, p_s, o_s)
+                    fold(False, held_m, held_s2, p_sink, seen_old, n_d, S1, n_l, first_l, p_s, o_s)
                 add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

@@ -91,14 +91,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def empty(context, shape, kind):
     """New memory for an array of a shape and a kind of number."""
     made = types.Array(kind.dtype, len(shape), "C")
@@ -150,6 +142,30 @@ def copy(context, source, target):
         cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
         return context.get_dummy_value()
     return types.none(source, target), emit
+
+
+@intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
 
 
 @intrinsic
@@ -262,25 +278,33 @@ def _extreme(name):
 
 
 larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
 
 
-@njit(**PART)
-def comes_first(value, best, at):
-    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
+def _beats(builder, value, best):
+    """Whether a value beats another, and whether it equals that: NaN beats numbers, and equals NaN."""
+    nan, other = builder.fcmp_unordered("uno", value, value), builder.fcmp_unordered("uno", best, best)
+    beats = builder.or_(builder.fcmp_ordered(">", value, best), builder.and_(nan, builder.not_(other)))
+    return beats, builder.or_(builder.fcmp_ordered("==", value, best), builder.and_(nan, other))
 
 
-@njit(**PART)
-def precedes(value, position, best, at):
-    """Whether a value beats one found anywhere: of equals, that at the lower position."""
-    equal = value == best or (value != value and best != best)
-    return comes_first(value, best, at) or (equal and position < at)
+@intrinsic
+def precedes(context, value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position; at < 0 is an empty place."""
+    def emit(context, builder, signature, args):
+        value, position, best, at = args
+        beats, equals = _beats(builder, value, best)
+        first = builder.or_(beats, builder.and_(equals, builder.icmp_signed("<", position, at)))
+        return builder.or_(first, builder.icmp_signed("<", at, at.type(0)))
+    return types.boolean(value, types.int64, value, types.int64), emit
 
 
 @njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
+    while place > 0 and at[place - 1] < 0:
+        place -= 1
     while place >= 0 and precedes(value, position, best[place], at[place]):
         if place < best.shape[0] - 1:
             best[place + 1] = best[place]
@@ -290,45 +314,85 @@ def insert(best, at, value, position):
         place -= 1
 
 
-NO_LANE = i8(-2**63)
+MOST4, MOST8 = i4(2**31 - 1), i8(2**63 - 1)
+
+
+def _of_lanes(builder, kind, value):
+    """A vector with a number per lane, or with one number in all."""
+    vector, places = ir.VectorType(kind, 64), ir.VectorType(ir.IntType(32), 64)
+    if not isinstance(value, ir.Value):
+        return ir.Constant(vector, list(value))
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(places, [0] * 64))
+
+
+def _lanes(context, builder, kind, array):
+    """Where the numbers of all lanes lie, as a vector, and the type of one."""
+    number = context.get_data_type(kind.dtype)
+    return builder.bitcast(context.make_array(kind)(context, builder, array).data, ir.VectorType(number, 64).as_pointer()), number
+
+
+def _order(builder, x, whole):
+    """Whole numbers in the order of those in a vector: NaN is above all, and -0 is 0."""
+    every = lambda kind, number: ir.Constant(kind, [number] * kind.count)
+    kind = ir.VectorType(whole, x.type.count)
+    bits = builder.bitcast(x, kind)
+    sign = builder.ashr(bits, every(kind, whole.width - 1))
+    order = builder.xor(bits, builder.lshr(sign, every(kind, 1)))
+    order = builder.select(builder.fcmp_ordered("==", x, every(x.type, 0.0)), every(kind, 0), order)
+    return builder.select(builder.fcmp_unordered("uno", x, x), every(kind, 2**(whole.width - 1) - 128), order)
+
+
+def _highest(builder, order, whole, below, wanted=None):
+    """The largest rank below a bound, which is a lane's order but that it ends in the lane; -MOST if there is none."""
+    rank = builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+    lower = builder.icmp_signed("<", rank, _of_lanes(builder, whole, below))
+    rank = builder.select(lower if wanted is None else builder.and_(lower, wanted), rank, _of_lanes(builder, whole, [1 - 2**(whole.width - 1)] * 64))
+    reduced = cgutils.get_or_insert_function(builder.module, ir.FunctionType(whole, [rank.type]), f"llvm.vector.reduce.smax.v64i{whole.width}")
+    return builder.call(reduced, [rank])
+
+
+@intrinsic
+def ordered(context, lanes, keys):
+    """The keys become whole numbers in the order of what the lanes hold."""
+    def emit(context, builder, signature, args):
+        (source, _), (target, whole) = (_lanes(context, builder, kind, each) for kind, each in zip(signature.args, args))
+        builder.store(_order(builder, builder.load(source, align=8), whole), target, align=8)
+        return context.get_dummy_value()
+    return types.none(lanes, keys), emit
+
+
+@intrinsic
+def highest(context, keys, below):
+    """The largest rank below a bound; of the lanes with equal ranks but for the lane, the first."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        return _highest(builder, builder.load(place, align=8), whole, args[1])
+    return keys.dtype(keys, keys.dtype), emit
+
+
+@intrinsic
+def left_over(context, keys, below, best, at, start):
+    """The largest rank below a bound, of lanes with something that precedes the last of the best; a lane's first is at start + lane."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        order, word = builder.load(place, align=8), ir.IntType(64)
+        best, at = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args[2:4], args[2:4]))
+        value, position = (builder.load(builder.gep(each.data, [builder.sub(each.nitems, word(1))])) for each in (best, at))
+        value = value if whole.width == 64 else builder.fptrunc(value, ir.FloatType())
+        value = builder.insert_element(ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, ir.IntType(32)(0))
+        least = builder.extract_element(_order(builder, value, whole), ir.IntType(32)(0))
+        least = builder.select(builder.icmp_signed("<", position, word(0)), whole(1 - 2**(whole.width - 1)), least)
+        least, before = (_of_lanes(builder, each.type, each) for each in (least, builder.sub(position, args[4])))
+        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, word, range(64)), before))
+        return _highest(builder, order, whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
+    return keys.dtype(keys, keys.dtype, best, at, types.int64), emit
 
 
 @njit(**PART)
-def ordered4(x, lane):
-    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
-    order = i4(0) if x == f4(0) else bits(f4(x), i4)
-    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
-    return (i8(order) << i8(32)) + (63 - lane)
-
-
-@njit(**PART)
-def beaten4(best, at, start):
-    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
-    if at[-1] < 0:
-        return NO_LANE
-    lane = at[-1] - start
-    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
-
-
-@njit(**PART)
-def highest(keys, below):
-    """The largest of the numbers below a bound."""
-    wide_vectors()
-    found = NO_LANE
-    for lane in range(64):
-        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
-    return found
-
-
-@njit(**PART)
-def least(best, at, lanes, keys, n):
-    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
-    if at[-1] >= 0 or n <= 64:
-        return best[-1]
-    key = i8(2**63 - 1)
-    for place in range(at.shape[0]):
-        key = highest(keys, key)
-    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
+def whole(x, least, most):
+    """The nearest whole number between the limits; NaN becomes 0."""
+    return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 
 
 @njit(**LOOP)
@@ -371,7 +435,7 @@ def fold_0(n_d, S1, n):
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, n_d, S1, start, n, lanes4, keys):
+def best_pos(pos_value, pos, n_d, S1, start, n, lanes4, keys4):
     wide_vectors()
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
@@ -382,17 +446,27 @@ def best_pos(pos_value, pos, n_d, S1, start, n, lanes4, keys):
             i_l = i0 + lane
             t3 = S1[np.uint64(i_l)] * f4(t2)
             lanes4[lane] = larger(lanes4[lane], t3)
-    for lane in range(64):
-        keys[lane] = ordered4(lanes4[lane], lane)
-    rank = highest(keys, i8(2**63 - 1))
-    bound = least(pos_value, pos, lanes4, keys, n)
-    while rank > beaten4(pos_value, pos, start):
+    ordered(lanes4, keys4)
+    rank, bound, wanted = MOST4, pos_value[-1], pos.shape[0] if pos[-1] < 0 else 0
+    if wanted > 0 and n > 64:
+        bound = inf
+        for place in range(wanted):
+            rank = highest(keys4, rank)
+            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
+        rank = MOST4
+    while True:
+        if wanted > 0:
+            rank = highest(keys4, rank)
+        else:
+            rank = left_over(keys4, rank, pos_value, pos, start)
+        wanted -= 1
+        if rank == -MOST4:
+            break
         for i_l in range(63 - (rank & 63), n, 64):
             t3 = S1[np.uint64(i_l)] * f4(t2)
             value = f8(t3)
             if not value < bound:
                 insert(pos_value, pos, value, (start + i_l))
-        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -416,14 +490,14 @@ def rebase_1(s1, old_pos, pos, old_s1, n_t__1, n_d, n_b, n_t, s5, old_s5, n_v, s
                     t6 = old_s5[i_t__1, i_b, i_v] if t5 else f8(0)
                     t4 = t4 + t6
                 s5[i_t, i_b, i_v] = t4
-    t7 = old_m if np.isfinite(old_m) else 0.0
-    t8 = m if np.isfinite(m) else 0.0
+    t7 = anchored(old_m)
+    t8 = anchored(m)
     t9 = t7 - t8
     t10 = math.exp(t9)
     for i_v in range(n_v):
-        t11 = 0.0 if s6[i_v] == 0.0 else t10 * s6[i_v]
+        t11 = times(t10, s6[i_v])
         s6[i_v] = t11
-    t12 = 0.0 if s4 == 0.0 else t10 * s4
+    t12 = times(t10, s4)
     s4 = t12
     return s4
 
@@ -457,7 +531,7 @@ def fold_1c(n_d, S1, m, S2, s6, n_v, n):
     wide_vectors()
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
-    t4 = m if np.isfinite(m) else 0.0
+    t4 = anchored(m)
     for i_l in range(n):
         t3 = f4(t2) * S1[i_l]
         t5 = t3 - f4(t4)
@@ -473,7 +547,7 @@ def fold_1d(n_d, S1, m, n):
     s4 = f4(0.0)
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
-    t4 = m if np.isfinite(m) else 0.0
+    t4 = anchored(m)
     for i_l in range(n):
         t3 = f4(t2) * S1[i_l]
         t5 = t3 - f4(t4)
@@ -510,87 +584,86 @@ def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s
     t11 = m
     t12 = t11 - t11
     t13 = math.exp(t12)
-    t14 = t13 * 1.0
-    t15 = t14 != t14
-    t16 = m - m
-    t17 = t16 == 0.0
-    t18 = m if t17 else f8(0)
-    t19 = t18 - m
-    t20 = math.exp(t19)
+    t14 = t13 != t13
+    t15 = m - m
+    t16 = t15 == 0.0
+    t17 = m if t16 else f8(0)
+    t18 = t17 - m
+    t19 = math.exp(t18)
     for i_v in range(n_v):
-        t21 = t20 * s6[i_v]
-        t22 = t21 if t15 else s6[i_v]
-        s6[i_v] = t22
-    t23 = t20 * s4
-    t24 = t23 if t15 else s4
-    s4 = t24
+        t20 = t19 * s6[i_v]
+        t21 = t20 if t14 else s6[i_v]
+        s6[i_v] = t21
+    t22 = t19 * s4
+    t23 = t22 if t14 else s4
+    s4 = t23
     for i_t in range(n_t):
         for i_b in range(n_b):
             for i_d in range(n_d):
-                t25 = 0.0
+                t24 = 0.0
                 for i_t__1 in range(n_t__1):
-                    t26 = pos[i_t__1] == pos[i_t]
-                    t27 = s1[i_t__1, i_b, i_d] if t26 else f8(0)
-                    t25 = t25 + t27
-                s[i_t, i_b, i_d] = t25
+                    t25 = pos[i_t__1] == pos[i_t]
+                    t26 = s1[i_t__1, i_b, i_d] if t25 else f8(0)
+                    t24 = t24 + t26
+                s[i_t, i_b, i_d] = t24
     for i_t in range(n_t):
         for i_b in range(n_b):
             for i_v in range(n_v):
-                t28 = 0.0
+                t27 = 0.0
                 for i_t__1 in range(n_t__1):
-                    t29 = pos[i_t__1] == pos[i_t]
-                    t30 = s5[i_t__1, i_b, i_v] if t29 else f8(0)
-                    t28 = t28 + t30
-                s2[i_t, i_b, i_v] = t28
-    t35 = np.sqrt(f8(n_d))
-    t37 = (-inf)
+                    t28 = pos[i_t__1] == pos[i_t]
+                    t29 = s5[i_t__1, i_b, i_v] if t28 else f8(0)
+                    t27 = t27 + t29
+                s2[i_t, i_b, i_v] = t27
+    t34 = np.sqrt(f8(n_d))
+    t36 = (-inf)
     for i_t in range(n_t):
-        t38 = (-inf)
+        t37 = (-inf)
         for i_b in range(n_b):
-            t39 = 0.0
+            t38 = 0.0
             for i_d in range(n_d):
-                t40 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                t39 = t39 + t40
-            t41 = t39 / t35
-            t38 = larger(t38, t41)
-        t37 = larger(t37, t38)
-    t45 = 0.0
+                t39 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t38 = t38 + t39
+            t40 = t38 / t34
+            t37 = larger(t37, t40)
+        t36 = larger(t36, t37)
+    t44 = 0.0
     for i_t in range(n_t):
-        t46 = 0.0
+        t45 = 0.0
         for i_b in range(n_b):
-            t47 = 0.0
+            t46 = 0.0
             for i_d in range(n_d):
-                t48 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                t47 = t47 + t48
-            t49 = t47 / t35
-            t50 = t49 - t37
-            t51 = exp8(t50)
-            t46 = t46 + t51
-        t45 = t45 + t46
+                t47 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t46 = t46 + t47
+            t48 = t46 / t34
+            t49 = t48 - t36
+            t50 = exp8(t49)
+            t45 = t45 + t50
+        t44 = t44 + t45
     for i_v in range(n_v):
-        t31 = 0.0
+        t30 = 0.0
         for i_t in range(n_t):
-            t32 = 0.0
+            t31 = 0.0
             for i_b in range(n_b):
-                t33 = 0.0
+                t32 = 0.0
                 for i_d in range(n_d):
-                    t34 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                    t33 = t33 + t34
-                t36 = t33 / t35
-                t42 = t36 - t37
-                t43 = exp8(t42)
-                t44 = t43 * s2[i_t, i_b, i_v]
-                t32 = t32 + t44
-            t31 = t31 + t32
-        t52 = t31 / t45
-        out0[i_v] = f4(t52)
-    t53 = 1.0 / f8(n_b)
+                    t33 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                    t32 = t32 + t33
+                t35 = t32 / t34
+                t41 = t35 - t36
+                t42 = exp8(t41)
+                t43 = t42 * s2[i_t, i_b, i_v]
+                t31 = t31 + t43
+            t30 = t30 + t31
+        t51 = t30 / t44
+        out0[i_v] = f4(t51)
+    t52 = 1.0 / f8(n_b)
     for i_v in range(n_v):
-        t54 = t53 * s6[i_v]
-        s3[i_v] = t54
+        t53 = t52 * s6[i_v]
+        s3[i_v] = t53
     for i_v in range(n_v):
-        t55 = s3[i_v] / s4
-        out1[i_v] = f4(t55)
+        t54 = s3[i_v] / s4
+        out1[i_v] = f4(t54)
     return s4
 
 
@@ -611,7 +684,7 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
     S1_all = empty((tile,), f4)
     S2_all = empty((tile * n_v,), f4)
     lanes4 = empty((64,), f4)
-    keys = empty((64,), i8)
+    keys4 = empty((64,), i4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -641,7 +714,7 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
             old_m = m
             r0 = fold_0(n_d, S1, n)
             m = larger(m, f8(r0))
-            best_pos(pos_value, pos, n_d, S1, t0, n, lanes4, keys)
+            best_pos(pos_value, pos, n_d, S1, t0, n, lanes4, keys4)
             if t0 > begin:
                 s4 = rebase_1(s1, old_pos, pos, old_s1, n_t, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4)
             for at in range(0, n, 384):

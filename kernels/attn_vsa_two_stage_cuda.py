@@ -113,6 +113,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
 def comes_first(value, best, position, at):
@@ -165,6 +166,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -231,7 +233,7 @@ def rebase_s6(into, m, m_new, s6, n_v):
 
 @cuda.jit(device=True)
 def rebase_s4(m, m_new, s4):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s4 == 0.0 else t4 * s4
 
 
@@ -239,7 +241,7 @@ def rebase_s4(m, m_new, s4):
 def fold(seen_old, m_old, s4_old, slots, first, span, thread, length, n_t, pos_old, pos, n_b, n_d, s1_old, s1, n_v, s5_old, s5, cells_S1, pos_value, begin, n_t__1, s6, cells_Kt, skew_Kt, shift_Kt, mask_Kt, cells_Vt, skew_Vt, shift_Vt, mask_Vt, cells_S2):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m_old, s4_old
     seen = i4(seen_old + many)
@@ -253,11 +255,12 @@ def fold(seen_old, m_old, s4_old, slots, first, span, thread, length, n_t, pos_o
     m_it = f4(-inf)
     t2 = 1.0 / math.sqrt(f8(n_d))
     for i_l in range(slots):
-        m_it = larger(m_it, sel(first + i_l * span + thread < length, cells_S1[i_l * span + thread] * f4(t2), f4(-inf)))
+        t3 = cells_S1[i_l * span + thread] * f4(t2)
+        m_it = larger(m_it, sel(i4(first + i_l * span + thread) < i4(length), t3, f4(-inf)))
     m = larger(m, f8(m_it))
     for i_l in range(slots):
         t4 = cells_S1[i_l * span + thread] * f4(t2)
-        if first + i_l * span + thread < length:
+        if i4(first + i_l * span + thread) < i4(length):
             insert(pos_value, pos, 0, n_t, f8(t4), i8(begin + first + i_l * span + thread))
     if seen_old > 0:
         rebase_s1(s1, n_b, n_d, pos_old, pos, s1_old, n_t__1, n_t)
@@ -269,28 +272,28 @@ def fold(seen_old, m_old, s4_old, slots, first, span, thread, length, n_t, pos_o
     s4_it = f4(0.0)
     t6 = m if math.isfinite(m) else 0.0
     for i_l in range(slots):
-        t8 = math.exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
-        s4_it = s4_it + sel(first + i_l * span + thread < length, t8, f4(0.0))
+        t8 = fast_exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
+        s4_it = s4_it + sel(i4(first + i_l * span + thread) < i4(length), t8, f4(0.0))
     s4 = s4 + f8(s4_it)
     for i_l in range(slots):
         for i_t in range(n_t):
-            t9 = i8(begin + first + i_l * span + thread) == pos[i_t]
+            t10 = i4(begin + first + i_l * span + thread) == i4(min(max(pos[i_t], -1), 2147483647))
             for i_b in range(n_b):
                 for i_d in range(n_d):
-                    t10 = cells_Kt[cell(i_l * span + thread, n_b * n_d, i_b * n_d + i_d + skew_Kt, shift_Kt, mask_Kt)] if t9 else f4(0)
-                    s1[(i_t * n_b + i_b) * n_d + i_d] = s1[(i_t * n_b + i_b) * n_d + i_d] + sel(first + i_l * span + thread < length, f8(t10), 0.0)
+                    t11 = cells_Kt[cell(i_l * span + thread, n_b * n_d, i_b * n_d + i_d + skew_Kt, shift_Kt, mask_Kt)] if t10 else f4(0)
+                    s1[(i_t * n_b + i_b) * n_d + i_d] = s1[(i_t * n_b + i_b) * n_d + i_d] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
     for i_l in range(slots):
         for i_t in range(n_t):
-            t11 = i8(begin + first + i_l * span + thread) == pos[i_t]
+            t13 = i4(begin + first + i_l * span + thread) == i4(min(max(pos[i_t], -1), 2147483647))
             for i_b in range(n_b):
                 for i_v in range(n_v):
-                    t12 = cells_Vt[cell(i_l * span + thread, n_b * n_v, i_b * n_v + i_v + skew_Vt, shift_Vt, mask_Vt)] if t11 else f4(0)
-                    s5[(i_t * n_b + i_b) * n_v + i_v] = s5[(i_t * n_b + i_b) * n_v + i_v] + sel(first + i_l * span + thread < length, f8(t12), 0.0)
+                    t14 = cells_Vt[cell(i_l * span + thread, n_b * n_v, i_b * n_v + i_v + skew_Vt, shift_Vt, mask_Vt)] if t13 else f4(0)
+                    s5[(i_t * n_b + i_b) * n_v + i_v] = s5[(i_t * n_b + i_b) * n_v + i_v] + sel(i4(first + i_l * span + thread) < i4(length), f8(t14), 0.0)
     for i_l in range(slots):
-        t15 = math.exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
+        t17 = fast_exp(f4(t2) * cells_S1[i_l * span + thread] - f4(t6))
         for i_v in range(n_v):
-            t16 = t15 * cells_S2[i_v * slots * span + i_l * span + thread]
-            s6[i_v] = s6[i_v] + sel(first + i_l * span + thread < length, f8(t16), 0.0)
+            t18 = t17 * cells_S2[i_v * slots * span + i_l * span + thread]
+            s6[i_v] = s6[i_v] + sel(i4(first + i_l * span + thread) < i4(length), f8(t18), 0.0)
     return seen, m, s4
 
 
@@ -336,7 +339,7 @@ def settle_s1(into, n_b, n_d, pos, n_t__1, s1, n_t):
     for i_t in range(n_t):
         t1 = 0.0
         for i_t__1 in range(n_t__1):
-            t1 = t1 + (1.0 if pos[i_t__1] == pos[i_t] else f8(0))
+            t1 = t1 + f8(f4(1.0) if pos[i_t__1] == pos[i_t] else f4(0))
         t4 = t1 != t1
         for i_b in range(n_b):
             for i_d in range(n_d):
@@ -348,7 +351,7 @@ def settle_s5(into, n_b, n_v, pos, n_t__1, s5, n_t):
     for i_t in range(n_t):
         t1 = 0.0
         for i_t__1 in range(n_t__1):
-            t1 = t1 + (1.0 if pos[i_t__1] == pos[i_t] else f8(0))
+            t1 = t1 + f8(f4(1.0) if pos[i_t__1] == pos[i_t] else f4(0))
         t4 = t1 != t1
         for i_b in range(n_b):
             for i_v in range(n_v):
@@ -358,19 +361,19 @@ def settle_s5(into, n_b, n_v, pos, n_t__1, s5, n_t):
 @cuda.jit(device=True)
 def settle_s6(into, m, s6, n_v):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t5 = t4 != t4
-    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m)
+    t3 = math.exp(t1 - t1)
+    t4 = t3 != t3
+    t9 = math.exp((m if m - m == 0.0 else f8(0)) - m)
     for i_v in range(n_v):
-        into[i_v] = t10 * s6[i_v] if t5 else s6[i_v]
+        into[i_v] = t9 * s6[i_v] if t4 else s6[i_v]
 
 
 @cuda.jit(device=True)
 def settle_s4(m, s4):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s4
-    return t11 if t4 != t4 else s4
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s4
+    return t10 if t3 != t3 else s4
 
 
 @cuda.jit(device=True)

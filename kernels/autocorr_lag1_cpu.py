@@ -44,7 +44,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 e5c89277aea58294aa5f70e75f2d59281a3526382b40b1de52503aee4efdecde
+Certificate: sha256 81552b09806e75e3b6627c9bbb7c2962ab4fde12e6e5e7b86750edb8bff6c8b0
 Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python autocorr_lag1_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -92,6 +92,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -129,7 +161,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -140,7 +172,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -187,11 +219,11 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s3 + t5
     s3 = t6
     return s3
@@ -201,7 +233,7 @@ def rebase_1(s3, old_p1, p1, old_N):
 def fold_1(x, p1, n, real):
     wide_vectors()
     s3 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -216,30 +248,29 @@ def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s3 - s3
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s3 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s3
-    s3 = t18
-    t19 = s / f8(n_l)
-    t20 = h4 * t19
-    t21 = h3 + t20
-    t22 = t19 * t19
-    t23 = h5 * t22
-    t24 = t21 + t23
-    s2 = t24
-    t25 = s2 / s3
-    out0 = f4(t25)
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s3 - s3
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s3 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s3
+    s3 = t17
+    t18 = s / f8(n_l)
+    t19 = h4 * t18
+    t20 = h3 + t19
+    t21 = t18 * t18
+    t22 = h5 * t21
+    t23 = t20 + t22
+    s2 = t23
+    t24 = s2 / s3
+    out0 = f4(t24)
     return p1, s3, s2, out0
 
 
@@ -271,7 +302,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             N += 1 * n
             h3, h4, h5, h6, h7 = steps_0_of_row(h3, h4, h5, h6, h7, i8(t0 == begin), x_tile, n)
             r0 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0(x_tile, n, f8)
             s = s + f8(r0)
             p1 = value_1(s, N)

@@ -44,7 +44,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 e5c89277aea58294aa5f70e75f2d59281a3526382b40b1de52503aee4efdecde
+Certificate: sha256 81552b09806e75e3b6627c9bbb7c2962ab4fde12e6e5e7b86750edb8bff6c8b0
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python autocorr_lag1_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -124,6 +124,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -151,7 +152,7 @@ def rebase_s3(s3, p1, p1_new, vN):
 def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, vN_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, vN_old, s3_old
     seen = i4(seen_old + many)
@@ -162,15 +163,16 @@ def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         h1, h2, h3, h4, h5, h6, h7 = f8(t1), f8(-1), f8(0), f8(0), f8(0), f8(t1), f8(-1)
-    for i_l in range(begins, many):
-        t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        h3, h4, h5, h6, h7 = h3 + f8(t2) * h6, h4 + f8(t2) * h7 + -1.0 * h6, h5 + -1.0 * h7, f8(t2), f8(-1)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            h3, h4, h5, h6, h7 = h3 + f8(t2) * h6, h4 + f8(t2) * h7 + -1.0 * h6, h5 + -1.0 * h7, f8(t2), f8(-1)
     s = s_old
     s_it = 0.0
     vN = vN_old + 1 * many
     for i_l in range(slots):
         t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        s_it = s_it + sel(first + thread * slots + i_l < length, f8(t11), 0.0)
+        s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t11, f4(0.0)))
     s = s + s_it
     p1 = value_p1(s, vN)
     s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
@@ -178,7 +180,7 @@ def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
     t13 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t14 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t13
-        s3_it = s3_it + sel(first + thread * slots + i_l < length, t14 * t14, 0.0)
+        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t14 * t14, 0.0)
     s3 = s3 + s3_it
     return seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3
 
@@ -230,10 +232,10 @@ def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_
 def settle_s3(p1, s3, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s3 + t12 * t12 * f8(vN)
-    return (t15 if s3 - s3 == 0.0 else nan) if t5 != t5 else s3
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s3 + t11 * t11 * f8(vN)
+    return (t14 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
 @cuda.jit(device=True)

@@ -133,6 +133,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -199,31 +223,31 @@ def value_1(p1, s, N, n_i, p2, s3, n_j):
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N, n_i, s4, old_p2, p2, n_j, s1):
     for i_i in range(n_i):
-        t1 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
-        t2 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t1 = anchored(old_p1[i_i])
+        t2 = anchored(p1[i_i])
         t3 = t1 - t2
         t4 = t3 * t3
-        t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+        t5 = times(t4, f8(old_N))
         t6 = s2[i_i] + t5
         s2[i_i] = t6
     for i_j in range(n_j):
-        t7 = old_p2[i_j] if np.isfinite(old_p2[i_j]) else 0.0
-        t8 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+        t7 = anchored(old_p2[i_j])
+        t8 = anchored(p2[i_j])
         t9 = t7 - t8
         t10 = t9 * t9
-        t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+        t11 = times(t10, f8(old_N))
         t12 = s4[i_j] + t11
         s4[i_j] = t12
     for i_i in range(n_i):
-        t13 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
-        t14 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t13 = anchored(old_p1[i_i])
+        t14 = anchored(p1[i_i])
         t15 = t13 - t14
         for i_j in range(n_j):
-            t16 = old_p2[i_j] if np.isfinite(old_p2[i_j]) else 0.0
-            t17 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+            t16 = anchored(old_p2[i_j])
+            t17 = anchored(p2[i_j])
             t18 = t16 - t17
             t19 = t15 * t18
-            t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+            t20 = times(t19, f8(old_N))
             t21 = s1[i_i, i_j] + t20
             s1[i_i, i_j] = t21
 
@@ -233,7 +257,7 @@ def fold_1a(A, p1, s2, n_i, n):
     wide_vectors()
     for i_l in range(n):
         for i_i in range(n_i):
-            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t1 = anchored(p1[i_i])
             t2 = f8(A[i_l, i_i]) - t1
             t3 = t2 * t2
             s2[i_i] = s2[i_i] + t3
@@ -244,7 +268,7 @@ def fold_1b(C, p2, s4, n_j, n):
     wide_vectors()
     for i_l in range(n):
         for i_j in range(n_j):
-            t1 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+            t1 = anchored(p2[i_j])
             t2 = f8(C[i_l, i_j]) - t1
             t3 = t2 * t2
             s4[i_j] = s4[i_j] + t3
@@ -255,10 +279,10 @@ def fold_1c(A, p1, C, p2, s1, n_j, n_i, n):
     wide_vectors()
     for i_l in range(n):
         for i_i in range(n_i):
-            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t1 = anchored(p1[i_i])
             t2 = f8(A[i_l, i_i]) - t1
             for i_j in range(n_j):
-                t3 = p2[i_j] if np.isfinite(p2[i_j]) else 0.0
+                t3 = anchored(p2[i_j])
                 t4 = f8(C[i_l, i_j]) - t3
                 t5 = t2 * t4
                 s1[i_i, i_j] = s1[i_i, i_j] + t5
@@ -274,98 +298,95 @@ def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
         t2 = p1[i_i]
         t3 = t2 - t2
         t4 = t3 * t3
-        t5 = t4 * 1.0
-        t6 = 1.0 + t5
-        t7 = t6 != t6
-        t8 = s2[i_i] - s2[i_i]
-        t9 = t8 == 0.0
-        t10 = p1[i_i] - p1[i_i]
-        t11 = t10 == 0.0
-        t12 = p1[i_i] if t11 else f8(0)
-        t13 = t12 - p1[i_i]
-        t14 = t13 * t13
-        t15 = t14 * f8(N)
-        t16 = s2[i_i] + t15
-        t17 = t16 if t9 else nan
-        t18 = t17 if t7 else s2[i_i]
-        s2[i_i] = t18
+        t5 = 1.0 + t4
+        t6 = t5 != t5
+        t7 = s2[i_i] - s2[i_i]
+        t8 = t7 == 0.0
+        t9 = p1[i_i] - p1[i_i]
+        t10 = t9 == 0.0
+        t11 = p1[i_i] if t10 else f8(0)
+        t12 = t11 - p1[i_i]
+        t13 = t12 * t12
+        t14 = t13 * f8(N)
+        t15 = s2[i_i] + t14
+        t16 = t15 if t8 else nan
+        t17 = t16 if t6 else s2[i_i]
+        s2[i_i] = t17
     for i_j in range(n_j):
-        t19 = s3[i_j] / f8(N)
-        p2[i_j] = t19
+        t18 = s3[i_j] / f8(N)
+        p2[i_j] = t18
     for i_j in range(n_j):
-        t20 = p2[i_j]
-        t21 = t20 - t20
-        t22 = t21 * t21
-        t23 = t22 * 1.0
-        t24 = 1.0 + t23
-        t25 = t24 != t24
-        t26 = s4[i_j] - s4[i_j]
+        t19 = p2[i_j]
+        t20 = t19 - t19
+        t21 = t20 * t20
+        t22 = 1.0 + t21
+        t23 = t22 != t22
+        t24 = s4[i_j] - s4[i_j]
+        t25 = t24 == 0.0
+        t26 = p2[i_j] - p2[i_j]
         t27 = t26 == 0.0
-        t28 = p2[i_j] - p2[i_j]
-        t29 = t28 == 0.0
-        t30 = p2[i_j] if t29 else f8(0)
-        t31 = t30 - p2[i_j]
-        t32 = t31 * t31
-        t33 = t32 * f8(N)
-        t34 = s4[i_j] + t33
-        t35 = t34 if t27 else nan
-        t36 = t35 if t25 else s4[i_j]
-        s4[i_j] = t36
+        t28 = p2[i_j] if t27 else f8(0)
+        t29 = t28 - p2[i_j]
+        t30 = t29 * t29
+        t31 = t30 * f8(N)
+        t32 = s4[i_j] + t31
+        t33 = t32 if t25 else nan
+        t34 = t33 if t23 else s4[i_j]
+        s4[i_j] = t34
     for i_i in range(n_i):
-        t37 = p1[i_i]
-        t38 = t37 - t37
-        t47 = p1[i_i] - p1[i_i]
-        t48 = t47 == 0.0
-        t49 = p1[i_i] if t48 else f8(0)
-        t50 = t49 - p1[i_i]
+        t35 = p1[i_i]
+        t36 = t35 - t35
+        t44 = p1[i_i] - p1[i_i]
+        t45 = t44 == 0.0
+        t46 = p1[i_i] if t45 else f8(0)
+        t47 = t46 - p1[i_i]
         for i_j in range(n_j):
-            t39 = p2[i_j]
-            t40 = t39 - t39
-            t41 = t38 * t40
-            t42 = t41 * 1.0
-            t43 = 1.0 + t42
-            t44 = t43 != t43
-            t45 = s1[i_i, i_j] - s1[i_i, i_j]
-            t46 = t45 == 0.0
-            t51 = p2[i_j] - p2[i_j]
-            t52 = t51 == 0.0
-            t53 = p2[i_j] if t52 else f8(0)
-            t54 = t53 - p2[i_j]
-            t55 = t50 * t54
-            t56 = t55 * f8(N)
-            t57 = s1[i_i, i_j] + t56
-            t58 = t57 if t46 else nan
-            t59 = t58 if t44 else s1[i_i, i_j]
-            s1[i_i, i_j] = t59
+            t37 = p2[i_j]
+            t38 = t37 - t37
+            t39 = t36 * t38
+            t40 = 1.0 + t39
+            t41 = t40 != t40
+            t42 = s1[i_i, i_j] - s1[i_i, i_j]
+            t43 = t42 == 0.0
+            t48 = p2[i_j] - p2[i_j]
+            t49 = t48 == 0.0
+            t50 = p2[i_j] if t49 else f8(0)
+            t51 = t50 - p2[i_j]
+            t52 = t47 * t51
+            t53 = t52 * f8(N)
+            t54 = s1[i_i, i_j] + t53
+            t55 = t54 if t43 else nan
+            t56 = t55 if t41 else s1[i_i, i_j]
+            s1[i_i, i_j] = t56
     for i_i in range(n_i):
-        t60 = s2[i_i] / f8(N)
-        t61 = np.sqrt(t60)
-        p3[i_i] = t61
+        t57 = s2[i_i] / f8(N)
+        t58 = np.sqrt(t57)
+        p3[i_i] = t58
     for i_j in range(n_j):
-        t62 = s4[i_j] / f8(N)
-        t63 = np.sqrt(t62)
-        p4[i_j] = t63
+        t59 = s4[i_j] / f8(N)
+        t60 = np.sqrt(t59)
+        p4[i_j] = t60
     for i_i in range(n_i):
-        t64 = 1.0 / p3[i_i]
+        t61 = 1.0 / p3[i_i]
         for i_j in range(n_j):
-            t65 = 1.0 / p4[i_j]
-            t66 = t64 * t65
-            t67 = t66 * s1[i_i, i_j]
-            s5[i_i, i_j] = t67
-    t68 = 0.0
+            t62 = 1.0 / p4[i_j]
+            t63 = t61 * t62
+            t64 = t63 * s1[i_i, i_j]
+            s5[i_i, i_j] = t64
+    t65 = 0.0
     for i_i in range(n_i):
-        t69 = 0.0
+        t66 = 0.0
         for i_j in range(n_j):
-            t70 = i_i == i_j
-            t71 = s5[i_i, i_j] / f8(n_l)
-            t72 = t71 - 1.0
-            t73 = t72 * t72
-            t74 = t71 * t71
-            t75 = 0.005 * t74
-            t76 = t73 if t70 else t75
-            t69 = t69 + t76
-        t68 = t68 + t69
-    out0 = f4(t68)
+            t67 = i_i == i_j
+            t68 = s5[i_i, i_j] / f8(n_l)
+            t69 = t68 - 1.0
+            t70 = t69 * t69
+            t71 = t68 * t68
+            t72 = 0.005 * t71
+            t73 = t70 if t67 else t72
+            t66 = t66 + t73
+        t65 = t65 + t66
+    out0 = f4(t65)
     return out0
 
 

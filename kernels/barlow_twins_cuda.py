@@ -125,6 +125,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -178,7 +179,7 @@ def rebase_s1(into, n_j, s1, p1, p1_new, p2, p2_new, vN, n_i):
 def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, cells_A, skew_A, shift_A, mask_A, cells_C, skew_C, shift_C, mask_C, p1, p2, s2, s4, s1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, vN_old
     seen = i4(seen_old + many)
@@ -191,10 +192,10 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_
     vN = vN_old + 1 * many
     for i_l in range(slots):
         for i_i in range(n_i):
-            s[i_i] = s[i_i] + sel(first + i_l * span + thread < length, f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
+            s[i_i] = s[i_i] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
     for i_l in range(slots):
         for i_j in range(n_j):
-            s3[i_j] = s3[i_j] + sel(first + i_l * span + thread < length, f8(cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)]), 0.0)
+            s3[i_j] = s3[i_j] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)]), 0.0)
     value_p1(p1, vN, s, n_i)
     value_p2(p2, vN, s3, n_j)
     if seen_old > 0:
@@ -207,12 +208,12 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_
         for i_i in range(n_i):
             t1 = f4(p1[i_i]) if math.isfinite(f4(p1[i_i])) else f4(0.0)
             t2 = cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)] - t1
-            s2[i_i] = s2[i_i] + sel(first + i_l * span + thread < length, f8(t2 * t2), 0.0)
+            s2[i_i] = s2[i_i] + sel(i4(first + i_l * span + thread) < i4(length), f8(t2 * t2), 0.0)
     for i_l in range(slots):
         for i_j in range(n_j):
             t4 = f4(p2[i_j]) if math.isfinite(f4(p2[i_j])) else f4(0.0)
             t5 = cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)] - t4
-            s4[i_j] = s4[i_j] + sel(first + i_l * span + thread < length, f8(t5 * t5), 0.0)
+            s4[i_j] = s4[i_j] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5 * t5), 0.0)
     for i_l in range(slots):
         for i_i in range(n_i):
             t7 = f4(p1[i_i]) if math.isfinite(f4(p1[i_i])) else f4(0.0)
@@ -220,7 +221,7 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_
             for i_j in range(n_j):
                 t9 = f4(p2[i_j]) if math.isfinite(f4(p2[i_j])) else f4(0.0)
                 t11 = t8 * (cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)] - t9)
-                s1[i_i * n_j + i_j] = s1[i_i * n_j + i_j] + sel(first + i_l * span + thread < length, f8(t11), 0.0)
+                s1[i_i * n_j + i_j] = s1[i_i * n_j + i_j] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
     return seen, vN
 
 
@@ -275,10 +276,10 @@ def settle_s2(into, p1, s2, vN, n_i):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
-        t5 = 1.0 + t2 * t2 * 1.0
-        t12 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
-        t15 = s2[i_i] + t12 * t12 * f8(vN)
-        into[i_i] = (t15 if s2[i_i] - s2[i_i] == 0.0 else nan) if t5 != t5 else s2[i_i]
+        t4 = 1.0 + t2 * t2
+        t11 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
+        t14 = s2[i_i] + t11 * t11 * f8(vN)
+        into[i_i] = (t14 if s2[i_i] - s2[i_i] == 0.0 else nan) if t4 != t4 else s2[i_i]
 
 
 @cuda.jit(device=True)
@@ -286,10 +287,10 @@ def settle_s4(into, p2, s4, vN, n_j):
     for i_j in range(n_j):
         t1 = p2[i_j]
         t2 = t1 - t1
-        t5 = 1.0 + t2 * t2 * 1.0
-        t12 = (p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]
-        t15 = s4[i_j] + t12 * t12 * f8(vN)
-        into[i_j] = (t15 if s4[i_j] - s4[i_j] == 0.0 else nan) if t5 != t5 else s4[i_j]
+        t4 = 1.0 + t2 * t2
+        t11 = (p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]
+        t14 = s4[i_j] + t11 * t11 * f8(vN)
+        into[i_j] = (t14 if s4[i_j] - s4[i_j] == 0.0 else nan) if t4 != t4 else s4[i_j]
 
 
 @cuda.jit(device=True)
@@ -297,13 +298,13 @@ def settle_s1(into, n_j, p1, p2, s1, vN, n_i):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
-        t14 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
+        t13 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
         for i_j in range(n_j):
             t3 = p2[i_j]
-            t7 = 1.0 + t2 * (t3 - t3) * 1.0
-            t21 = s1[i_i * n_j + i_j] + t14 * ((p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]) * f8(vN)
-            t22 = t21 if s1[i_i * n_j + i_j] - s1[i_i * n_j + i_j] == 0.0 else nan
-            into[i_i * n_j + i_j] = t22 if t7 != t7 else s1[i_i * n_j + i_j]
+            t6 = 1.0 + t2 * (t3 - t3)
+            t20 = s1[i_i * n_j + i_j] + t13 * ((p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]) * f8(vN)
+            t21 = t20 if s1[i_i * n_j + i_j] - s1[i_i * n_j + i_j] == 0.0 else nan
+            into[i_i * n_j + i_j] = t21 if t6 != t6 else s1[i_i * n_j + i_j]
 
 
 @cuda.jit(device=True)

@@ -105,6 +105,7 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
 max_over = over_lanes(max)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
@@ -120,6 +121,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -151,7 +153,7 @@ def make_S2(span, thread, cells_S2, i_m, begin, first, n_b, cells_keep, n_r, slo
             t2 = 0.0
             t6 = t5 == i_b
             for i_r in range(n_r):
-                t2 = t2 + (f8(cells_keep[i_r * n_b + i_b]) if (t3 == i_r) & t6 else f8(0))
+                t2 = t2 + f8(cells_keep[i_r * n_b + i_b] if (t3 == i_r) & t6 else f4(0))
             t1 = t1 + t2
         cells_S2[i_l * span + thread] = f4(t1)
 
@@ -165,7 +167,7 @@ def rebase_s(into, m2, m2_new, s, n_j):
 
 @cuda.jit(device=True)
 def rebase_s2(m2, m2_new, s2):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
@@ -173,7 +175,7 @@ def rebase_s2(m2, m2_new, s2):
 def fold(seen_old, any1_old, m2_old, s2_old, slots, first, span, thread, length, cells_S2, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, any1_old, m2_old, s2_old
     seen = i4(seen_old + many)
@@ -183,9 +185,9 @@ def fold(seen_old, any1_old, m2_old, s2_old, slots, first, span, thread, length,
     m2_it = f4(-inf)
     for i_l in range(slots):
         t1 = cells_S2[i_l * span + thread] > f4(0.0)
-        any1_it = any1_it | sel(first + i_l * span + thread < length, t1, False)
+        any1_it = any1_it | sel(i4(first + i_l * span + thread) < i4(length), t1, False)
         t2 = cells_S1[i_l * span + thread] * f4(scale)
-        m2_it = larger(m2_it, sel((first + i_l * span + thread < length) & t1, t2, f4(-inf)))
+        m2_it = larger(m2_it, sel((i4(first + i_l * span + thread) < i4(length)) & t1, t2, f4(-inf)))
     any1 = any1 | any1_it
     m2 = larger(m2, f8(m2_it))
     if seen_old > 0:
@@ -195,15 +197,15 @@ def fold(seen_old, any1_old, m2_old, s2_old, slots, first, span, thread, length,
     t5 = m2 if math.isfinite(m2) else 0.0
     for i_l in range(slots):
         t3 = cells_S2[i_l * span + thread] > f4(0.0)
-        t7 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
-        s2_it = s2_it + sel((first + i_l * span + thread < length) & t3, t7, f4(0.0))
+        t7 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
+        s2_it = s2_it + sel((i4(first + i_l * span + thread) < i4(length)) & t3, t7, f4(0.0))
     s2 = s2 + f8(s2_it)
     for i_l in range(slots):
         t8 = cells_S2[i_l * span + thread] > f4(0.0)
-        t11 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
+        t11 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
         for i_j in range(n_j):
             t12 = cells_V[cell(i_l * span + thread, n_j, i_j + skew_V, shift_V, mask_V)] * t11
-            s[i_j] = s[i_j] + sel((first + i_l * span + thread < length) & t8, t12, f4(0.0))
+            s[i_j] = s[i_j] + sel((i4(first + i_l * span + thread) < i4(length)) & t8, t12, f4(0.0))
     return seen, any1, m2, s2
 
 
@@ -226,20 +228,20 @@ def combine(seen_old, any1_old, m2_old, s2_old, width, n_j, s):
 @cuda.jit(device=True)
 def settle_s(into, m2, any1, s, n_j):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t6 = (t4 != t4) & any1
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
+    t3 = math.exp(t1 - t1)
+    t5 = (t3 != t3) & any1
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
     for i_j in range(n_j):
-        t12 = t11 * f8(s[i_j])
-        into[i_j] = f4(t12 if t6 else f8(s[i_j]))
+        t11 = t10 * f8(s[i_j])
+        into[i_j] = f4(t11 if t5 else f8(s[i_j]))
 
 
 @cuda.jit(device=True)
 def settle_s2(m2, any1, s2):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t12 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
-    return t12 if (t4 != t4) & any1 else s2
+    t3 = math.exp(t1 - t1)
+    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
+    return t11 if (t3 != t3) & any1 else s2
 
 
 @cuda.jit(device=True)

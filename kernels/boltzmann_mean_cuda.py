@@ -74,6 +74,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -99,6 +115,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -117,13 +134,13 @@ SLOTS = TILE + 1
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s2(m, m_new, s2):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
@@ -137,18 +154,31 @@ def fold(seen_old, m_old, s_old, s2_old, ok, v_x):
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], f4(1.5) * v_x[i_l], f4(-inf)))
+        m_of = larger(m_of, f4(1.5) * v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
     s2 = rebase_s2(m_old, m, s2_old) if seen_old > 0 else s2_old
     s2_it = f4(0.0)
     t3 = m if math.isfinite(m) else 0.0
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
     for i_l in range(SLOTS):
-        t5 = math.exp(f4(1.5) * v_x[i_l] - f4(t3))
-        s_it = s_it + sel(ok[i_l], t5 * v_x[i_l], f4(0.0))
-        s2_it = s2_it + sel(ok[i_l], t5, f4(0.0))
+        t5 = fast_exp(f4(1.5) * v_x[i_l] - f4(t3))
+        s_of = s_of + t5 * v_x[i_l]
+        s2_of = s2_of + t5
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     return seen, m, s, s2
@@ -166,17 +196,17 @@ def combine(seen_old, m_old, s_old, s2_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s2(m, s2):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)
@@ -315,7 +345,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

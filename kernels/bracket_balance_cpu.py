@@ -20,7 +20,7 @@ Two states a and b
     m' = max(m_a, m_b + s_a)
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 476e031506af1d186caf3c5f510ef752445dc266aac2557e0e85f94de2109504
+Certificate: sha256 0ffd324c0cd4a59011251b6c36a483747e49e57c3e8ea1184aa6699c20f23c58
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python bracket_balance_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -20,7 +20,7 @@ Two states a and b
     m' = max(m_a, m_b + s_a)
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 476e031506af1d186caf3c5f510ef752445dc266aac2557e0e85f94de2109504
+Certificate: sha256 0ffd324c0cd4a59011251b6c36a483747e49e57c3e8ea1184aa6699c20f23c58
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python bracket_balance_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -113,6 +113,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -129,7 +130,7 @@ SLOTS = TILE + 1
 def fold(seen_old, v_n_old, s_old, m_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, v_n_old, s_old, m_old
     seen = i4(seen_old + many)
@@ -138,15 +139,16 @@ def fold(seen_old, v_n_old, s_old, m_old, slots, first, thread, length, cells_x,
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t4 = -1 if f8(t1) == 2.0 else 0
-        t5 = 1 if f8(t1) == 1.0 else t4
+        t4 = -1 if t1 == f4(2.0) else 0
+        t5 = 1 if t1 == f4(1.0) else t4
         v_n, s, m = f8(t5), f8(t5), f8(t5)
-    for i_l in range(begins, many):
-        t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t9 = -1 if f8(t6) == 2.0 else 0
-        t10 = 1 if f8(t6) == 1.0 else t9
-        t11 = f8(t10) + s
-        v_n, s, m = smaller(v_n, t11), s + f8(t10), larger(m, t11)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t9 = -1 if t6 == f4(2.0) else 0
+            t10 = 1 if t6 == f4(1.0) else t9
+            t11 = f8(t10) + s
+            v_n, s, m = smaller(v_n, t11), s + f8(t10), larger(m, t11)
     return seen, v_n, s, m
 
 

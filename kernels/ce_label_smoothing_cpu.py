@@ -90,6 +90,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -176,7 +208,7 @@ larger = _extreme("llvm.maximum")
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -204,16 +236,16 @@ def value_1(N):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, old_s3, old_p1, p1, old_N):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
-    t6 = old_p1 if np.isfinite(old_p1) else 0.0
-    t7 = p1 if np.isfinite(p1) else 0.0
+    t6 = anchored(old_p1)
+    t7 = anchored(p1)
     t8 = t6 - t7
-    t9 = 0.0 if f8(old_N) == 0.0 else t8 * f8(old_N)
+    t9 = times(t8, f8(old_N))
     t10 = old_s3 + t9
     s3 = t10
     return s, s3
@@ -224,8 +256,8 @@ def fold_1(x, m, t, p1, n):
     wide_vectors()
     s = f4(0.0)
     s3 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
-    t5 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(m)
+    t5 = anchored(p1)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -246,21 +278,21 @@ def value_2(m, s):
 
 @njit(**PART)
 def rebase_2(s2, old_p1, p1, old_s1, old_p2, p2, old_s3, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+    t4 = times(t3, old_s1)
     t5 = s2 + t4
-    t6 = old_p2 if np.isfinite(old_p2) else 0.0
-    t7 = p2 if np.isfinite(p2) else 0.0
+    t6 = anchored(old_p2)
+    t7 = anchored(p2)
     t8 = t6 - t7
-    t9 = 0.0 if old_s3 == 0.0 else t8 * old_s3
+    t9 = times(t8, old_s3)
     t10 = t5 + t9
     t11 = t3 * t8
-    t12 = 0.0 if f8(old_N) == 0.0 else t11 * f8(old_N)
+    t12 = times(t11, f8(old_N))
     t13 = t10 + t12
     s2 = t13
-    t14 = 0.0 if f8(old_N) == 0.0 else t8 * f8(old_N)
+    t14 = times(t8, f8(old_N))
     t15 = old_s1 + t14
     s1 = t15
     return s2, s1
@@ -270,8 +302,8 @@ def rebase_2(s2, old_p1, p1, old_s1, old_p2, p2, old_s3, old_N):
 def fold_2a(t, p1, x, p2, n):
     wide_vectors()
     s2 = 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
-    t4 = p2 if np.isfinite(p2) else 0.0
+    t2 = anchored(p1)
+    t4 = anchored(p2)
     for i_l in range(n):
         t1 = 0.9 * f8(t[i_l])
         t3 = t1 - t2
@@ -285,7 +317,7 @@ def fold_2a(t, p1, x, p2, n):
 def fold_2b(x, p2, n, real):
     wide_vectors()
     s1 = real(0.0)
-    t1 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         s1 = s1 + t2
@@ -297,63 +329,59 @@ def finish(m, s, N, p1, s3, p2, s2, s1):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = 0.1 / f8(N)
-    t14 = -t13
-    p1 = t14
-    t15 = p1
-    t16 = t15 - t15
-    t17 = t16 * 1.0
-    t18 = 1.0 + t17
-    t19 = t18 != t18
-    t20 = s3 - s3
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = 0.1 / f8(N)
+    t13 = -t12
+    p1 = t13
+    t14 = p1
+    t15 = t14 - t14
+    t16 = 1.0 + t15
+    t17 = t16 != t16
+    t18 = s3 - s3
+    t19 = t18 == 0.0
+    t20 = p1 - p1
     t21 = t20 == 0.0
-    t22 = p1 - p1
-    t23 = t22 == 0.0
-    t24 = p1 if t23 else f8(0)
-    t25 = t24 - p1
-    t26 = t25 * f8(N)
-    t27 = s3 + t26
-    t28 = t27 if t21 else nan
-    t29 = t28 if t19 else s3
-    s3 = t29
-    t30 = np.log(s)
-    t31 = m + t30
-    p2 = t31
-    t32 = p2
-    t33 = t32 - t32
-    t34 = t33 * 1.0
-    t35 = t18 + t34
-    t36 = t16 * t33
-    t37 = t36 * 1.0
-    t38 = t35 + t37
-    t39 = t38 != t38
-    t40 = nan if t39 else s2
-    s2 = t40
-    t41 = 1.0 + t34
-    t42 = t41 != t41
-    t43 = s1 - s1
-    t44 = t43 == 0.0
-    t45 = p2 - p2
-    t46 = t45 == 0.0
-    t47 = p2 if t46 else f8(0)
-    t48 = t47 - p2
-    t49 = t48 * f8(N)
-    t50 = s1 + t49
-    t51 = t50 if t44 else nan
-    t52 = t51 if t42 else s1
-    s1 = t52
-    t53 = -s2
-    out0 = f4(t53)
+    t22 = p1 if t21 else f8(0)
+    t23 = t22 - p1
+    t24 = t23 * f8(N)
+    t25 = s3 + t24
+    t26 = t25 if t19 else nan
+    t27 = t26 if t17 else s3
+    s3 = t27
+    t28 = np.log(s)
+    t29 = m + t28
+    p2 = t29
+    t30 = p2
+    t31 = t30 - t30
+    t32 = t16 + t31
+    t33 = t15 * t31
+    t34 = t32 + t33
+    t35 = t34 != t34
+    t36 = nan if t35 else s2
+    s2 = t36
+    t37 = 1.0 + t31
+    t38 = t37 != t37
+    t39 = s1 - s1
+    t40 = t39 == 0.0
+    t41 = p2 - p2
+    t42 = t41 == 0.0
+    t43 = p2 if t42 else f8(0)
+    t44 = t43 - p2
+    t45 = t44 * f8(N)
+    t46 = s1 + t45
+    t47 = t46 if t40 else nan
+    t48 = t47 if t38 else s1
+    s1 = t48
+    t49 = -s2
+    out0 = f4(t49)
     return s, p1, s3, p2, s2, s1, out0
 
 

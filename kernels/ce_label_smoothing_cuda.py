@@ -94,6 +94,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -119,6 +135,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -147,7 +164,7 @@ def value_p2(m, s):
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
@@ -184,8 +201,13 @@ def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
     m = m_old
     m_it = f4(-inf)
     vN = vN_old + 1 * many
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
+        m_of = larger(m_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     p1 = value_p1(vN)
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
@@ -194,9 +216,17 @@ def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
     s3_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
     t5 = p1 if math.isfinite(p1) else 0.0
+    s_of = f4(0.0)
+    s3_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], math.exp(v_x[i_l] - f4(t1)), f4(0.0))
-        s3_it = s3_it + sel(ok[i_l], f4(0.9) * v_t[i_l] - f4(t5), f4(0.0))
+        s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
+        s3_of = s3_of + (f4(0.9) * v_t[i_l] - f4(t5))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s3 = s3 + f8(s3_it)
     p2 = value_p2(m, s)
@@ -205,10 +235,18 @@ def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
     s1 = rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t9 = p2 if math.isfinite(p2) else 0.0
+    s2_of = 0.0
+    s1_of = 0.0
     for i_l in range(SLOTS):
         t10 = f8(v_x[i_l]) - t9
-        s2_it = s2_it + sel(ok[i_l], (0.9 * f8(v_t[i_l]) - t5) * t10, 0.0)
-        s1_it = s1_it + sel(ok[i_l], t10, 0.0)
+        s2_of = s2_of + (0.9 * f8(v_t[i_l]) - t5) * t10
+        s1_of = s1_of + t10
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+        unrolled()
     s2 = s2 + s2_it
     s1 = s1 + s1_it
     return seen, m, vN, s, s3, s2, s1
@@ -233,35 +271,35 @@ def combine(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s3(p1, s3, vN):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
-    return (t13 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
+    t3 = 1.0 + (t1 - t1)
+    t12 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
+    return (t12 if s3 - s3 == 0.0 else nan) if t3 != t3 else s3
 
 
 @cuda.jit(device=True)
 def settle_s2(p1, p2, s2):
     t1 = p1
     t2 = t1 - t1
-    t5 = p2
-    t6 = t5 - t5
-    t11 = 1.0 + t2 * 1.0 + t6 * 1.0 + t2 * t6 * 1.0
-    return nan if t11 != t11 else s2
+    t4 = p2
+    t5 = t4 - t4
+    t8 = 1.0 + t2 + t5 + t2 * t5
+    return nan if t8 != t8 else s2
 
 
 @cuda.jit(device=True)
 def settle_s1(p2, s1, vN):
     t1 = p2
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s1 + ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
-    return (t13 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
+    t3 = 1.0 + (t1 - t1)
+    t12 = s1 + ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
+    return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
@@ -429,7 +467,7 @@ def plan(x, t):
     arrays = {'x': x, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

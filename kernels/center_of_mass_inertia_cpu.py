@@ -128,6 +128,38 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -169,7 +201,7 @@ def ahead(tile, distance, count, line):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -207,43 +239,43 @@ def value_1(p1, s, s2, n_c):
 def rebase_1(s4, old_p1, p1, old_s, n_c, old_s2, s1, n_c__1):
     t1 = 0.0
     for i_c in range(n_c):
-        t2 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t3 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t2 = anchored(old_p1[i_c])
+        t3 = anchored(p1[i_c])
         t4 = t2 - t3
         t5 = 2.0 * t4
         t6 = old_p1[i_c] == t2
         t7 = f8(0) if t6 else old_s[i_c]
-        t8 = 0.0 if t7 == 0.0 else t5 * t7
+        t8 = times(t5, t7)
         t1 = t1 + t8
     t9 = s4 + t1
     t10 = 0.0
     for i_c in range(n_c):
-        t11 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t12 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t11 = anchored(old_p1[i_c])
+        t12 = anchored(p1[i_c])
         t13 = t11 - t12
         t14 = t13 * t13
-        t15 = 0.0 if old_s2 == 0.0 else t14 * old_s2
+        t15 = times(t14, old_s2)
         t10 = t10 + t15
     t16 = t9 + t10
     s4 = t16
     for i_c in range(n_c):
-        t20 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
+        t20 = anchored(old_p1[i_c])
         t21 = old_p1[i_c] == t20
         t22 = f8(0) if t21 else old_s[i_c]
-        t25 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t25 = anchored(p1[i_c])
         t26 = t20 - t25
         for i_c__1 in range(n_c__1):
-            t17 = old_p1[i_c__1] if np.isfinite(old_p1[i_c__1]) else 0.0
-            t18 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+            t17 = anchored(old_p1[i_c__1])
+            t18 = anchored(p1[i_c__1])
             t19 = t17 - t18
-            t23 = 0.0 if t22 == 0.0 else t19 * t22
+            t23 = times(t19, t22)
             t24 = s1[i_c, i_c__1] + t23
             t27 = t26 * t19
-            t28 = 0.0 if old_s2 == 0.0 else t27 * old_s2
+            t28 = times(t27, old_s2)
             t29 = t24 + t28
             t30 = old_p1[i_c__1] == t17
             t31 = f8(0) if t30 else old_s[i_c__1]
-            t32 = 0.0 if t31 == 0.0 else t26 * t31
+            t32 = times(t26, t31)
             t33 = t29 + t32
             s1[i_c, i_c__1] = t33
     return s4
@@ -254,11 +286,11 @@ def fold_1a(m, r, p1, s1, n_c__1, n_c, n):
     wide_vectors()
     for i_l in range(n):
         for i_c in range(n_c):
-            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t1 = anchored(p1[i_c])
             t2 = f8(r[i_l, i_c]) - t1
             t3 = f8(m[i_l]) * t2
             for i_c__1 in range(n_c__1):
-                t4 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+                t4 = anchored(p1[i_c__1])
                 t5 = f8(r[i_l, i_c__1]) - t4
                 t6 = t3 * t5
                 s1[i_c, i_c__1] = s1[i_c, i_c__1] + t6
@@ -271,7 +303,7 @@ def fold_1b(m, r, p1, n_c, n, real):
     for i_l in range(n):
         t1 = real(0.0)
         for i_c in range(n_c):
-            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t2 = anchored(p1[i_c])
             t3 = apart(real(r[i_l, i_c]), t2, real)
             t4 = real(m[i_l]) * t3
             t5 = t4 * t3
@@ -301,92 +333,90 @@ def finish(p1, s, s2, n_c, s4, s1, n_c__1, out0, s3, basis, n_u, out1):
         t11 = p1[i_c]
         t12 = t11 - t11
         t13 = t12 * t12
-        t14 = t13 * 1.0
-        t10 = t10 + t14
-    t15 = t9 + t10
-    t16 = t15 != t15
-    t17 = s4 - s4
-    t18 = t17 == 0.0
-    t19 = 0.0
+        t10 = t10 + t13
+    t14 = t9 + t10
+    t15 = t14 != t14
+    t16 = s4 - s4
+    t17 = t16 == 0.0
+    t18 = 0.0
     for i_c in range(n_c):
-        t20 = p1[i_c] - p1[i_c]
-        t21 = t20 == 0.0
-        t22 = p1[i_c] if t21 else f8(0)
-        t23 = t22 - p1[i_c]
-        t24 = 2.0 * t23
-        t25 = p1[i_c] == t22
-        t26 = f8(0) if t25 else s[i_c]
-        t27 = t24 * t26
-        t19 = t19 + t27
-    t28 = s4 + t19
-    t29 = 0.0
+        t19 = p1[i_c] - p1[i_c]
+        t20 = t19 == 0.0
+        t21 = p1[i_c] if t20 else f8(0)
+        t22 = t21 - p1[i_c]
+        t23 = 2.0 * t22
+        t24 = p1[i_c] == t21
+        t25 = f8(0) if t24 else s[i_c]
+        t26 = t23 * t25
+        t18 = t18 + t26
+    t27 = s4 + t18
+    t28 = 0.0
     for i_c in range(n_c):
-        t30 = p1[i_c] - p1[i_c]
-        t31 = t30 == 0.0
-        t32 = p1[i_c] if t31 else f8(0)
-        t33 = t32 - p1[i_c]
-        t34 = t33 * t33
-        t35 = t34 * s2
-        t29 = t29 + t35
-    t36 = t28 + t29
-    t37 = t36 if t18 else nan
-    t38 = t37 if t16 else s4
-    s4 = t38
+        t29 = p1[i_c] - p1[i_c]
+        t30 = t29 == 0.0
+        t31 = p1[i_c] if t30 else f8(0)
+        t32 = t31 - p1[i_c]
+        t33 = t32 * t32
+        t34 = t33 * s2
+        t28 = t28 + t34
+    t35 = t27 + t28
+    t36 = t35 if t17 else nan
+    t37 = t36 if t15 else s4
+    s4 = t37
     for i_c in range(n_c):
-        t41 = p1[i_c]
-        t42 = p1[i_c] == t41
-        t43 = f8(0) if t42 else 1.0
-        t46 = t41 - t41
-        t61 = p1[i_c] - p1[i_c]
-        t62 = t61 == 0.0
-        t63 = p1[i_c] if t62 else f8(0)
-        t64 = p1[i_c] == t63
-        t65 = f8(0) if t64 else s[i_c]
-        t68 = t63 - p1[i_c]
+        t40 = p1[i_c]
+        t41 = p1[i_c] == t40
+        t42 = f8(0) if t41 else 1.0
+        t45 = t40 - t40
+        t59 = p1[i_c] - p1[i_c]
+        t60 = t59 == 0.0
+        t61 = p1[i_c] if t60 else f8(0)
+        t62 = p1[i_c] == t61
+        t63 = f8(0) if t62 else s[i_c]
+        t66 = t61 - p1[i_c]
         for i_c__1 in range(n_c__1):
-            t39 = p1[i_c__1]
-            t40 = t39 - t39
-            t44 = t40 * t43
-            t45 = 1.0 + t44
-            t47 = t46 * t40
-            t48 = t47 * 1.0
-            t49 = t45 + t48
-            t50 = p1[i_c__1] == t39
-            t51 = f8(0) if t50 else 1.0
-            t52 = t46 * t51
-            t53 = t49 + t52
-            t54 = t53 != t53
-            t55 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
+            t38 = p1[i_c__1]
+            t39 = t38 - t38
+            t43 = t39 * t42
+            t44 = 1.0 + t43
+            t46 = t45 * t39
+            t47 = t44 + t46
+            t48 = p1[i_c__1] == t38
+            t49 = f8(0) if t48 else 1.0
+            t50 = t45 * t49
+            t51 = t47 + t50
+            t52 = t51 != t51
+            t53 = s1[i_c, i_c__1] - s1[i_c, i_c__1]
+            t54 = t53 == 0.0
+            t55 = p1[i_c__1] - p1[i_c__1]
             t56 = t55 == 0.0
-            t57 = p1[i_c__1] - p1[i_c__1]
-            t58 = t57 == 0.0
-            t59 = p1[i_c__1] if t58 else f8(0)
-            t60 = t59 - p1[i_c__1]
-            t66 = t60 * t65
-            t67 = s1[i_c, i_c__1] + t66
-            t69 = t68 * t60
-            t70 = t69 * s2
-            t71 = t67 + t70
-            t72 = p1[i_c__1] == t59
-            t73 = f8(0) if t72 else s[i_c__1]
-            t74 = t68 * t73
-            t75 = t71 + t74
-            t76 = t75 if t56 else nan
-            t77 = t76 if t54 else s1[i_c, i_c__1]
-            s1[i_c, i_c__1] = t77
+            t57 = p1[i_c__1] if t56 else f8(0)
+            t58 = t57 - p1[i_c__1]
+            t64 = t58 * t63
+            t65 = s1[i_c, i_c__1] + t64
+            t67 = t66 * t58
+            t68 = t67 * s2
+            t69 = t65 + t68
+            t70 = p1[i_c__1] == t57
+            t71 = f8(0) if t70 else s[i_c__1]
+            t72 = t66 * t71
+            t73 = t69 + t72
+            t74 = t73 if t54 else nan
+            t75 = t74 if t52 else s1[i_c, i_c__1]
+            s1[i_c, i_c__1] = t75
     for i_c in range(n_c):
-        t78 = s[i_c] / s2
-        out0[i_c] = f4(t78)
+        t76 = s[i_c] / s2
+        out0[i_c] = f4(t76)
     for i_c in range(n_c):
         for i_u in range(n_u):
-            t79 = f8(basis[i_c, i_u]) * s4
-            t80 = 0.0
+            t77 = f8(basis[i_c, i_u]) * s4
+            t78 = 0.0
             for i_c__1 in range(n_c__1):
-                t81 = -f8(basis[i_c__1, i_u])
-                t82 = t81 * s1[i_c, i_c__1]
-                t80 = t80 + t82
-            t83 = t79 + t80
-            s3[i_c, i_u] = t83
+                t79 = -f8(basis[i_c__1, i_u])
+                t80 = t79 * s1[i_c, i_c__1]
+                t78 = t78 + t80
+            t81 = t77 + t78
+            s3[i_c, i_u] = t81
     for i_c in range(n_c):
         for i_u in range(n_u):
             out1[i_c, i_u] = f4(s3[i_c, i_u])

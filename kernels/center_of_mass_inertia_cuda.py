@@ -116,6 +116,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -169,7 +170,7 @@ def rebase_s4(s4, p1, p1_new, s, n_c, s2):
 def fold(seen_old, s2_old, s4_old, slots, first, span, thread, length, n_c, s_old, s, p1_old, cells_m, skew_m, shift_m, mask_m, cells_r, skew_r, shift_r, mask_r, p1, n_c__1, s1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s2_old, s4_old
     seen = i4(seen_old + many)
@@ -179,12 +180,12 @@ def fold(seen_old, s2_old, s4_old, slots, first, span, thread, length, n_c, s_ol
     s2 = s2_old
     s2_it = 0.0
     for i_l in range(slots):
-        s2_it = s2_it + sel(first + i_l * span + thread < length, f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]), 0.0)
+        s2_it = s2_it + f8(sel(i4(first + i_l * span + thread) < i4(length), cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)], f4(0.0)))
     s2 = s2 + s2_it
     for i_l in range(slots):
         for i_c in range(n_c):
             t1 = f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * f8(cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)])
-            s[i_c] = s[i_c] + sel(first + i_l * span + thread < length, t1, 0.0)
+            s[i_c] = s[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t1, 0.0)
     value_p1(p1, s2, s, n_c)
     if seen_old > 0:
         rebase_s1(s1, n_c, s1, p1_old, p1, s_old, s2_old, n_c__1)
@@ -196,7 +197,7 @@ def fold(seen_old, s2_old, s4_old, slots, first, span, thread, length, n_c, s_ol
             t3 = p1[i_c] if math.isfinite(p1[i_c]) else 0.0
             t4 = f8(cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)]) - t3
             t2 = t2 + f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * t4 * t4
-        s4_it = s4_it + sel(first + i_l * span + thread < length, t2, 0.0)
+        s4_it = s4_it + sel(i4(first + i_l * span + thread) < i4(length), t2, 0.0)
     s4 = s4 + s4_it
     for i_l in range(slots):
         for i_c in range(n_c):
@@ -206,7 +207,7 @@ def fold(seen_old, s2_old, s4_old, slots, first, span, thread, length, n_c, s_ol
             for i_c__1 in range(n_c__1):
                 t10 = f4(p1[i_c__1]) if math.isfinite(f4(p1[i_c__1])) else f4(0.0)
                 t12 = t9 * (cells_r[cell(i_l * span + thread, n_c, i_c__1 + skew_r, shift_r, mask_r)] - t10)
-                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(first + i_l * span + thread < length, f8(t12), 0.0)
+                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t12), 0.0)
     return seen, s2, s4
 
 
@@ -239,43 +240,43 @@ def settle_s4(p1, n_c, s4, s, s2):
     t1 = 0.0
     for i_c in range(n_c):
         t2 = p1[i_c]
-        t1 = t1 + 2.0 * (t2 - t2) * (f8(0) if p1[i_c] == t2 else 1.0)
+        t1 = t1 + 2.0 * (t2 - t2) * f8(f4(0) if p1[i_c] == t2 else f4(1.0))
     t9 = 0.0
     for i_c in range(n_c):
         t10 = p1[i_c]
         t11 = t10 - t10
-        t9 = t9 + t11 * t11 * 1.0
-    t14 = 1.0 + t1 + t9
-    t18 = 0.0
+        t9 = t9 + t11 * t11
+    t13 = 1.0 + t1 + t9
+    t17 = 0.0
     for i_c in range(n_c):
-        t21 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
-        t18 = t18 + 2.0 * (t21 - p1[i_c]) * (f8(0) if p1[i_c] == t21 else s[i_c])
-    t28 = 0.0
+        t20 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
+        t17 = t17 + 2.0 * (t20 - p1[i_c]) * (f8(0) if p1[i_c] == t20 else s[i_c])
+    t27 = 0.0
     for i_c in range(n_c):
-        t32 = (p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]
-        t28 = t28 + t32 * t32 * s2
-    return (s4 + t18 + t28 if s4 - s4 == 0.0 else nan) if t14 != t14 else s4
+        t31 = (p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]
+        t27 = t27 + t31 * t31 * s2
+    return (s4 + t17 + t27 if s4 - s4 == 0.0 else nan) if t13 != t13 else s4
 
 
 @cuda.jit(device=True)
 def settle_s1(into, n_c, p1, s1, s, s2, n_c__1):
     for i_c in range(n_c):
         t3 = p1[i_c]
-        t5 = f8(0) if p1[i_c] == t3 else 1.0
+        t5 = f4(0) if p1[i_c] == t3 else f4(1.0)
         t8 = t3 - t3
-        t25 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
-        t27 = f8(0) if p1[i_c] == t25 else s[i_c]
-        t30 = t25 - p1[i_c]
+        t24 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
+        t26 = f8(0) if p1[i_c] == t24 else s[i_c]
+        t29 = t24 - p1[i_c]
         for i_c__1 in range(n_c__1):
             t1 = p1[i_c__1]
             t2 = t1 - t1
-            t15 = 1.0 + t2 * t5 + t8 * t2 * 1.0 + t8 * (f8(0) if p1[i_c__1] == t1 else 1.0)
-            t21 = p1[i_c__1] if p1[i_c__1] - p1[i_c__1] == 0.0 else f8(0)
-            t22 = t21 - p1[i_c__1]
-            t36 = t30 * (f8(0) if p1[i_c__1] == t21 else s[i_c__1])
-            t37 = s1[i_c * n_c + i_c__1] + t22 * t27 + t30 * t22 * s2 + t36
-            t38 = t37 if s1[i_c * n_c + i_c__1] - s1[i_c * n_c + i_c__1] == 0.0 else nan
-            into[i_c * n_c + i_c__1] = t38 if t15 != t15 else s1[i_c * n_c + i_c__1]
+            t14 = 1.0 + t2 * f8(t5) + t8 * t2 + t8 * f8(f4(0) if p1[i_c__1] == t1 else f4(1.0))
+            t20 = p1[i_c__1] if p1[i_c__1] - p1[i_c__1] == 0.0 else f8(0)
+            t21 = t20 - p1[i_c__1]
+            t35 = t29 * (f8(0) if p1[i_c__1] == t20 else s[i_c__1])
+            t36 = s1[i_c * n_c + i_c__1] + t21 * t26 + t29 * t21 * s2 + t35
+            t37 = t36 if s1[i_c * n_c + i_c__1] - s1[i_c * n_c + i_c__1] == 0.0 else nan
+            into[i_c * n_c + i_c__1] = t37 if t14 != t14 else s1[i_c * n_c + i_c__1]
 
 
 @cuda.jit(device=True)
@@ -291,7 +292,7 @@ def value_s3(into, n_u, cells_basis, s4, s1, n_c, n_c__1):
         for i_u in range(n_u):
             t2 = 0.0
             for i_c__1 in range(n_c__1):
-                t2 = t2 + -f8(cells_basis[i_c__1 * n_u + i_u]) * s1[i_c * n_c + i_c__1]
+                t2 = t2 + f8(-cells_basis[i_c__1 * n_u + i_u]) * s1[i_c * n_c + i_c__1]
             into[i_c * n_u + i_u] = f8(cells_basis[i_c * n_u + i_u]) * s4 + t2
 
 

@@ -111,6 +111,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -127,15 +128,15 @@ SLOTS = TILE + 1
 def fold(seen_old, slots, first, span, thread, length, cells_X, n_plane, skew_X, shift_X, mask_X, s, m1, n1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old
     seen = i4(seen_old + many)
     for i_l in range(slots):
         for i_plane in range(n_plane):
-            s[i_plane] = s[i_plane] + sel(first + i_l * span + thread < length, f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
-            m1[i_plane] = larger(m1[i_plane], sel(first + i_l * span + thread < length, f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), -inf))
-            n1[i_plane] = smaller(n1[i_plane], sel(first + i_l * span + thread < length, f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), inf))
+            s[i_plane] = s[i_plane] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
+            m1[i_plane] = larger(m1[i_plane], sel(i4(first + i_l * span + thread) < i4(length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), -inf))
+            n1[i_plane] = smaller(n1[i_plane], sel(i4(first + i_l * span + thread) < i4(length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), inf))
     return seen
 
 

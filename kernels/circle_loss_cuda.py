@@ -82,6 +82,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -107,6 +123,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -125,13 +142,13 @@ SLOTS = TILE + 1
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s2(m2, m2_new, s2):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
@@ -147,11 +164,17 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, ok, v_sp, v_sn):
     m_it = f4(-inf)
     m2 = m2_old
     m2_it = f4(-inf)
+    m_of = f4(-inf)
+    m2_of = f4(-inf)
     for i_l in range(SLOTS):
-        t5 = f4(-8.0) * larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75))
-        m_it = larger(m_it, sel(ok[i_l], t5, f4(-inf)))
-        t10 = f4(8.0) * larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25))
-        m2_it = larger(m2_it, sel(ok[i_l], t10, f4(-inf)))
+        m_of = larger(m_of, f4(-8.0) * larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75)))
+        m2_of = larger(m2_of, f4(8.0) * larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25)))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            m2_it = larger(m2_it, sel(ok[i_l], m2_of, f4(-inf)))
+            m2_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     m2 = larger(m2, f8(m2_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
@@ -160,11 +183,17 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, ok, v_sp, v_sn):
     s2_it = f4(0.0)
     t16 = m if math.isfinite(m) else 0.0
     t24 = m2 if math.isfinite(m2) else 0.0
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
     for i_l in range(SLOTS):
-        t18 = math.exp(f4(-8.0) * (larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75))) - f4(t16))
-        s_it = s_it + sel(ok[i_l], t18, f4(0.0))
-        t26 = math.exp(f4(8.0) * (larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25))) - f4(t24))
-        s2_it = s2_it + sel(ok[i_l], t26, f4(0.0))
+        s_of = s_of + fast_exp(f4(-8.0) * (larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75))) - f4(t16))
+        s2_of = s2_of + fast_exp(f4(8.0) * (larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25))) - f4(t24))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     return seen, m, m2, s, s2
@@ -183,17 +212,17 @@ def combine(seen_old, m_old, m2_old, s_old, s2_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s2(m2, s2):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)
@@ -348,7 +377,7 @@ def plan(sp, sn):
     arrays = {'sp': sp, 'sn': sn}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -94,6 +94,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -125,7 +157,7 @@ def ahead(tile, distance, count, line):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -156,22 +188,22 @@ def value_1(s, N, s2):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_p2, p2, old_N, s4, s5):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = old_p2 if np.isfinite(old_p2) else 0.0
-    t5 = p2 if np.isfinite(p2) else 0.0
+    t4 = anchored(old_p2)
+    t5 = anchored(p2)
     t6 = t4 - t5
     t7 = t3 * t6
-    t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t8 = times(t7, f8(old_N))
     t9 = s3 + t8
     s3 = t9
     t10 = t3 * t3
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = s4 + t11
     s4 = t12
     t13 = t6 * t6
-    t14 = 0.0 if f8(old_N) == 0.0 else t13 * f8(old_N)
+    t14 = times(t13, f8(old_N))
     t15 = s5 + t14
     s5 = t15
     return s3, s4, s5
@@ -183,8 +215,8 @@ def fold_1(x, p1, y, p2, n, real):
     s3 = real(0.0)
     s4 = real(0.0)
     s5 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t3 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p1)
+    t3 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t4 = apart(real(y[i_l]), t3, real)
@@ -208,61 +240,58 @@ def finish(s, N, s2, p1, p2, s3, s4, s5, n_l):
     t5 = p2
     t6 = t5 - t5
     t7 = t4 * t6
-    t8 = t7 * 1.0
-    t9 = 1.0 + t8
-    t10 = t9 != t9
-    t11 = s3 - s3
-    t12 = t11 == 0.0
-    t13 = p1 - p1
-    t14 = t13 == 0.0
-    t15 = p1 if t14 else f8(0)
-    t16 = t15 - p1
-    t17 = p2 - p2
-    t18 = t17 == 0.0
-    t19 = p2 if t18 else f8(0)
-    t20 = t19 - p2
-    t21 = t16 * t20
-    t22 = t21 * f8(N)
-    t23 = s3 + t22
-    t24 = t23 if t12 else nan
-    t25 = t24 if t10 else s3
-    s3 = t25
-    t26 = t4 * t4
-    t27 = t26 * 1.0
-    t28 = 1.0 + t27
-    t29 = t28 != t28
-    t30 = s4 - s4
-    t31 = t30 == 0.0
-    t32 = t16 * t16
-    t33 = t32 * f8(N)
-    t34 = s4 + t33
-    t35 = t34 if t31 else nan
-    t36 = t35 if t29 else s4
-    s4 = t36
-    t37 = t6 * t6
-    t38 = t37 * 1.0
-    t39 = 1.0 + t38
-    t40 = t39 != t39
-    t41 = s5 - s5
-    t42 = t41 == 0.0
-    t43 = t20 * t20
-    t44 = t43 * f8(N)
-    t45 = s5 + t44
-    t46 = t45 if t42 else nan
-    t47 = t46 if t40 else s5
-    s5 = t47
-    t48 = s3 / f8(n_l)
-    t49 = 2.0 * t48
-    t50 = s4 / f8(n_l)
-    t51 = s5 / f8(n_l)
-    t52 = t50 + t51
-    t53 = s / f8(n_l)
-    t54 = s2 / f8(n_l)
-    t55 = t53 - t54
-    t56 = t55 * t55
-    t57 = t52 + t56
-    t58 = t49 / t57
-    out0 = f4(t58)
+    t8 = 1.0 + t7
+    t9 = t8 != t8
+    t10 = s3 - s3
+    t11 = t10 == 0.0
+    t12 = p1 - p1
+    t13 = t12 == 0.0
+    t14 = p1 if t13 else f8(0)
+    t15 = t14 - p1
+    t16 = p2 - p2
+    t17 = t16 == 0.0
+    t18 = p2 if t17 else f8(0)
+    t19 = t18 - p2
+    t20 = t15 * t19
+    t21 = t20 * f8(N)
+    t22 = s3 + t21
+    t23 = t22 if t11 else nan
+    t24 = t23 if t9 else s3
+    s3 = t24
+    t25 = t4 * t4
+    t26 = 1.0 + t25
+    t27 = t26 != t26
+    t28 = s4 - s4
+    t29 = t28 == 0.0
+    t30 = t15 * t15
+    t31 = t30 * f8(N)
+    t32 = s4 + t31
+    t33 = t32 if t29 else nan
+    t34 = t33 if t27 else s4
+    s4 = t34
+    t35 = t6 * t6
+    t36 = 1.0 + t35
+    t37 = t36 != t36
+    t38 = s5 - s5
+    t39 = t38 == 0.0
+    t40 = t19 * t19
+    t41 = t40 * f8(N)
+    t42 = s5 + t41
+    t43 = t42 if t39 else nan
+    t44 = t43 if t37 else s5
+    s5 = t44
+    t45 = s3 / f8(n_l)
+    t46 = 2.0 * t45
+    t47 = s4 / f8(n_l)
+    t48 = s5 / f8(n_l)
+    t49 = t47 + t48
+    t50 = s / f8(n_l)
+    t51 = s2 / f8(n_l)
+    t52 = t50 - t51
+    t53 = t52 * t52
+    t54 = t49 + t53
+    t55 = t46 / t54
+    out0 = f4(t55)
     return p1, p2, s3, s4, s5, out0
 
 

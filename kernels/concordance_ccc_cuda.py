@@ -98,6 +98,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -170,9 +186,17 @@ def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s5_old, ok, v_x, v_y):
     s2 = s2_old
     s2_it = 0.0
     vN = vN_old + 1 * many
+    s_of = 0.0
+    s2_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_y[i_l]), 0.0)
+        s_of = s_of + f8(v_x[i_l])
+        s2_of = s2_of + f8(v_y[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     p1 = value_p1(s, vN)
@@ -185,12 +209,23 @@ def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s5_old, ok, v_x, v_y):
     s5_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     t3 = p2 if math.isfinite(p2) else 0.0
+    s3_of = 0.0
+    s4_of = 0.0
+    s5_of = 0.0
     for i_l in range(SLOTS):
         t2 = f8(v_x[i_l]) - t1
         t4 = f8(v_y[i_l]) - t3
-        s3_it = s3_it + sel(ok[i_l], t2 * t4, 0.0)
-        s4_it = s4_it + sel(ok[i_l], t2 * t2, 0.0)
-        s5_it = s5_it + sel(ok[i_l], t4 * t4, 0.0)
+        s3_of = s3_of + t2 * t4
+        s4_of = s4_of + t2 * t2
+        s5_of = s5_of + t4 * t4
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+        unrolled()
     s3 = s3 + s3_it
     s4 = s4 + s4_it
     s5 = s5 + s5_it
@@ -217,29 +252,29 @@ def combine(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s5_old, width):
 def settle_s3(p1, p2, s3, vN):
     t1 = p1
     t3 = p2
-    t7 = 1.0 + (t1 - t1) * (t3 - t3) * 1.0
-    t21 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
-    return (t21 if s3 - s3 == 0.0 else nan) if t7 != t7 else s3
+    t6 = 1.0 + (t1 - t1) * (t3 - t3)
+    t20 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
+    return (t20 if s3 - s3 == 0.0 else nan) if t6 != t6 else s3
 
 
 @cuda.jit(device=True)
 def settle_s4(p1, s4, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s4 + t12 * t12 * f8(vN)
-    return (t15 if s4 - s4 == 0.0 else nan) if t5 != t5 else s4
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s4 + t11 * t11 * f8(vN)
+    return (t14 if s4 - s4 == 0.0 else nan) if t4 != t4 else s4
 
 
 @cuda.jit(device=True)
 def settle_s5(p2, s5, vN):
     t1 = p2
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
-    t15 = s5 + t12 * t12 * f8(vN)
-    return (t15 if s5 - s5 == 0.0 else nan) if t5 != t5 else s5
+    t4 = 1.0 + t2 * t2
+    t11 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
+    t14 = s5 + t11 * t11 * f8(vN)
+    return (t14 if s5 - s5 == 0.0 else nan) if t4 != t4 else s5
 
 
 @cuda.jit(device=True)
@@ -407,7 +442,7 @@ def plan(x, y):
     arrays = {'x': x, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -70,6 +70,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -172,11 +196,11 @@ def pick_s2(start, n, label, x):
 
 @njit(**PART)
 def rebase_1(old_m2, m2, s):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -185,7 +209,7 @@ def rebase_1(old_m2, m2, s):
 def fold_1(x, m2, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(m2)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -198,20 +222,19 @@ def finish(m2, s, s2):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = np.log(s)
-    t14 = m2 + t13
-    t15 = t14 - s2
-    out0 = f4(t15)
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = np.log(s)
+    t13 = m2 + t12
+    t14 = t13 - s2
+    out0 = f4(t14)
     return s, out0
 
 

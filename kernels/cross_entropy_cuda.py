@@ -72,6 +72,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -97,6 +113,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -115,12 +132,12 @@ SLOTS = TILE + 1
 
 @cuda.jit(device=True)
 def rebase_s(m2, m2_new, s):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m2_old, s2_old, s_old, ok, v_x, at, x_label):
+def fold(seen_old, m2_old, s2_old, s_old, ok, v_x, x_label, at):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
@@ -128,19 +145,33 @@ def fold(seen_old, m2_old, s2_old, s_old, ok, v_x, at, x_label):
         return seen_old, m2_old, s2_old, s_old
     seen = i4(seen_old + many)
     m2 = m2_old
-    m2_it = -inf
+    m2_it = f4(-inf)
     s2 = s2_old
     s2_it = 0.0
+    t1 = i4(min(max(x_label, -1), 2147483647))
+    m2_of = f4(-inf)
+    s2_of = 0.0
     for i_l in range(SLOTS):
-        m2_it = larger(m2_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        s2_it = s2_it + sel(ok[i_l], f8(v_x[i_l]) if i8(at[i_l]) == x_label else f8(0), 0.0)
-    m2 = larger(m2, m2_it)
+        m2_of = larger(m2_of, v_x[i_l])
+        s2_of = s2_of + f8(v_x[i_l] if i4(at[i_l]) == t1 else f4(0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m2_it = larger(m2_it, sel(ok[i_l], m2_of, f4(-inf)))
+            m2_of = f4(-inf)
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
+    m2 = larger(m2, f8(m2_it))
     s2 = s2 + s2_it
     s = rebase_s(m2_old, m2, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
-    t3 = m2 if math.isfinite(m2) else 0.0
+    t4 = m2 if math.isfinite(m2) else 0.0
+    s_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], math.exp(v_x[i_l] - f4(t3)), f4(0.0))
+        s_of = s_of + fast_exp(v_x[i_l] - f4(t4))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     return seen, m2, s2, s
 
@@ -157,9 +188,9 @@ def combine(seen_old, m2_old, s2_old, s_old, width):
 @cuda.jit(device=True)
 def settle_s(m2, s):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
@@ -225,7 +256,7 @@ def make(warps, stage):
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m2, s2, s = fold(seen, m2, s2, s, ok, v_x, at, x_label)
+            seen, m2, s2, s = fold(seen, m2, s2, s, ok, v_x, x_label, at)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -301,7 +332,7 @@ def plan(x, label):
     arrays = {'x': x, 'label': label}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

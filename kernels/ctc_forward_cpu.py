@@ -1,4 +1,4 @@
-"""ctc_forward: one pass over l, 19 words of state per row, ordered merge.
+"""ctc_forward: one pass over l, 20 words of state per row, ordered merge.
 
 −log of the probability of two labels: α_l over blank, y_1, blank, y_2, blank, each stayed at, entered or skipped to.
 
@@ -13,7 +13,7 @@ The operator
 One more element (a prime marks the new value)
     x1   = exp(Σ_c (lp[l,c] if c = 0 else 0))
     x2   = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))
-    x3   = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
+    x3   = 0 if l = 0 else exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))
     q1'  = q1·x1
     h1'  = h1·x1 + q2·x1
     h3'  = h3·x1 + h6·x1
@@ -22,17 +22,18 @@ One more element (a prime marks the new value)
     h5'  = h5·x1 + h8·x1
     q2'  = q2·x2
     h6'  = h6·x2 + q1·x2
-    h7'  = h7·x2 + h9·x2 + q3·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
-    h'   = h·x2 + h10·x2 + h12·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
-    h8'  = h8·x2 + h11·x2 + h13·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h7'  = h7·x2 + h9·x2 + q3·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h'   = h·x2 + h10·x2 + h12·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h8'  = h8·x2 + h11·x2 + h13·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
     h9'  = h9·x1 + q3·x1
     h10' = h10·x1 + h12·x1
     h11' = h11·x1 + h13·x1
-    q3'  = q3·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h12' = h12·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(1 if l = 0 else 0) + h14·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h13' = h13·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + q4·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h14' = x1·(1 if l = 0 else 0) + h14·x1·(0 if l = 0 else 1)
-    q4'  = q4·x1·(0 if l = 0 else 1)
+    q3'  = q3·x3
+    h12' = h12·x3 + (exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) if l = 0 else 0) + h14·x3
+    h13' = h13·x3 + q4·x3
+    h14' = (x1 if l = 0 else 0) + h14·(0 if l = 0 else x1)
+    q4'  = q4·(0 if l = 0 else x1)
+    e'   = e
 
 Two states a and b
     q1'  = q1_a·q1_b
@@ -54,6 +55,7 @@ Two states a and b
     h13' = q3_b·h13_a + h13_b·q4_a
     h14' = h14_b + q4_b·h14_a
     q4'  = q4_a·q4_b
+    e'   = e_a + e_b
 
 Dangers
     exp(Σ_c (lp[l,c] if c = 0 else 0)) may overflow: nothing bounds its exponent
@@ -61,7 +63,7 @@ Dangers
     exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 36438ab5319cc649ddd95d667a02fe5c6a37716f6ff8b7352351d3a373476be3
+Certificate: sha256 602ed74620e320e2a27347c99a008af606c70d659499894abc7529c0783de868
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python ctc_forward_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -198,10 +200,8 @@ def make_S1(S1, lp, n_c, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_c in range(n_c):
-            t2 = i_c == 0
-            t3 = f8(lp[i_l, i_c]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 0 < n_c:
+            t1 = t1 + f8(lp[i_l, 0])
         S1[i_l] = f4(t1)
 
 
@@ -209,16 +209,14 @@ def make_S1(S1, lp, n_c, n):
 def make_S2(S2, y, n_u, lp, n_c, n):
     wide_vectors()
     t2 = 0.0
-    for i_u in range(n_u):
-        t3 = i_u == 1
-        t4 = f8(y[i_u]) if t3 else f8(0)
-        t2 = t2 + t4
+    if 1 < n_u:
+        t2 = t2 + f8(y[1])
     for i_l in range(n):
         t1 = 0.0
         for i_c in range(n_c):
-            t5 = f8(i_c) == t2
-            t6 = f8(lp[i_l, i_c]) if t5 else f8(0)
-            t1 = t1 + t6
+            t3 = f8(i_c) == t2
+            t4 = f8(lp[i_l, i_c]) if t3 else f8(0)
+            t1 = t1 + t4
         S2[i_l] = f4(t1)
 
 
@@ -226,16 +224,14 @@ def make_S2(S2, y, n_u, lp, n_c, n):
 def make_S3(S3, y, n_u, lp, n_c, n):
     wide_vectors()
     t2 = 0.0
-    for i_u in range(n_u):
-        t3 = i_u == 0
-        t4 = f8(y[i_u]) if t3 else f8(0)
-        t2 = t2 + t4
+    if 0 < n_u:
+        t2 = t2 + f8(y[0])
     for i_l in range(n):
         t1 = 0.0
         for i_c in range(n_c):
-            t5 = f8(i_c) == t2
-            t6 = f8(lp[i_l, i_c]) if t5 else f8(0)
-            t1 = t1 + t6
+            t3 = f8(i_c) == t2
+            t4 = f8(lp[i_l, i_c]) if t3 else f8(0)
+            t1 = t1 + t4
         S3[i_l] = f4(t1)
 
 
@@ -264,19 +260,14 @@ def make_S6(S6, S3, n):
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(h2, h, h10, h12, h14, S4, S5, y, n_u, S6, start, n):
+def steps_0_of_row(h2, h, h10, h12, h14, e, S4, S5, y, n_u, start, S6, n):
     t7 = 0.0
-    for i_u in range(n_u):
-        t8 = i_u == 0
-        t9 = f8(y[i_u]) if t8 else f8(0)
-        t7 = t7 + t9
-    t10 = 0.0
-    for i_u in range(n_u):
-        t11 = i_u == 1
-        t12 = f8(y[i_u]) if t11 else f8(0)
-        t10 = t10 + t12
-    t13 = t7 != t10
-    t14 = 1 if t13 else 0
+    if 0 < n_u:
+        t7 = t7 + f8(y[0])
+    t8 = 0.0
+    if 1 < n_u:
+        t8 = t8 + f8(y[1])
+    t9 = t7 != t8
     for i_l in range(0, n):
         t1 = f8(S4[i_l]) * h2
         t2 = f8(S4[i_l]) * h
@@ -284,35 +275,41 @@ def steps_0_of_row(h2, h, h10, h12, h14, S4, S5, y, n_u, S6, start, n):
         t4 = f8(S5[i_l]) * h
         t5 = f8(S5[i_l]) * h10
         t6 = t4 + t5
-        t15 = f8(S5[i_l]) * f8(t14)
-        t16 = t15 * h12
-        t17 = t6 + t16
-        t18 = f8(S4[i_l]) * h10
-        t19 = f8(S4[i_l]) * h12
+        t10 = f8(S5[i_l]) if t9 else f8(0)
+        t11 = t10 * h12
+        t12 = t6 + t11
+        t13 = f8(S4[i_l]) * h10
+        t14 = f8(S4[i_l]) * h12
+        t15 = t13 + t14
+        t16 = (start + i_l) == 0
+        t17 = f8(0) if t16 else f8(S6[i_l])
+        t18 = t17 * h12
+        t19 = f8(S6[i_l]) if t16 else f8(0)
         t20 = t18 + t19
-        t21 = (start + i_l) == 0
-        t22 = 0 if t21 else 1
-        t23 = f8(S6[i_l]) * f8(t22)
-        t24 = t23 * h12
-        t25 = 1 if t21 else 0
-        t26 = f8(S6[i_l]) * f8(t25)
-        t27 = t24 + t26
-        t28 = t23 * h14
-        t29 = t27 + t28
-        t30 = f8(S4[i_l]) * f8(t25)
-        t31 = f8(S4[i_l]) * f8(t22)
-        t32 = t31 * h14
-        t33 = t30 + t32
-        h2, h, h10, h12, h14 = t3, t17, t20, t29, t33
-    return h2, h, h10, h12, h14
+        t21 = t17 * h14
+        t22 = t20 + t21
+        t23 = f8(S4[i_l]) if t16 else f8(0)
+        t24 = f8(0) if t16 else f8(S4[i_l])
+        t25 = t24 * h14
+        t26 = t23 + t25
+        h2, h, h10, h12, h14 = t3, t12, t15, t22, t26
+        size = max(max(max(max(abs(h2), abs(h)), abs(h10)), abs(h12)), abs(h14))
+        if not 2.0**-300 <= size <= 2.0**300:
+            size = max(max(max(max((abs(h2) if h2 - h2 == 0 else 0.0), (abs(h) if h - h == 0 else 0.0)), (abs(h10) if h10 - h10 == 0 else 0.0)), (abs(h12) if h12 - h12 == 0 else 0.0)), (abs(h14) if h14 - h14 == 0 else 0.0))
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            h2, h, h10, h12, h14 = h2 * power, h * power, h10 * power, h12 * power, h14 * power
+            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+    return h2, h, h10, h12, h14, e
 
 
 @njit(**PART)
-def finish(h, h2):
+def finish(h, h2, e):
     t1 = h + h2
     t2 = np.log(t1)
-    t3 = -t2
-    out0 = f4(t3)
+    t3 = 0.6931471805599453 * e
+    t4 = t2 + t3
+    t5 = -t4
+    out0 = f4(t5)
     return out0
 
 
@@ -348,6 +345,7 @@ def sweep(first, last, tile, block, b_lp, lp, b_y, y, n_l, n_c, n_u, out0):
         h13 = f8(0.0)
         h14 = f8(0.0)
         q4 = f8(1.0)
+        e = f8(0.0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -364,8 +362,8 @@ def sweep(first, last, tile, block, b_lp, lp, b_y, y, n_l, n_c, n_u, out0):
             make_S4(S4, S1, n)
             make_S5(S5, S2, n)
             make_S6(S6, S3, n)
-            h2, h, h10, h12, h14 = steps_0_of_row(h2, h, h10, h12, h14, S4, S5, y[b_y[b]], n_u, S6, t0, n)
-        out0[b] = finish(h, h2)
+            h2, h, h10, h12, h14, e = steps_0_of_row(h2, h, h10, h12, h14, e, S4, S5, y[b_y[b]], n_u, t0, S6, n)
+        out0[b] = finish(h, h2, e)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""ctc_forward: one pass over l, 19 words of state per row, ordered merge.
+"""ctc_forward: one pass over l, 20 words of state per row, ordered merge.
 
 −log of the probability of two labels: α_l over blank, y_1, blank, y_2, blank, each stayed at, entered or skipped to.
 
@@ -13,7 +13,7 @@ The operator
 One more element (a prime marks the new value)
     x1   = exp(Σ_c (lp[l,c] if c = 0 else 0))
     x2   = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))
-    x3   = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
+    x3   = 0 if l = 0 else exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))
     q1'  = q1·x1
     h1'  = h1·x1 + q2·x1
     h3'  = h3·x1 + h6·x1
@@ -22,17 +22,18 @@ One more element (a prime marks the new value)
     h5'  = h5·x1 + h8·x1
     q2'  = q2·x2
     h6'  = h6·x2 + q1·x2
-    h7'  = h7·x2 + h9·x2 + q3·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
-    h'   = h·x2 + h10·x2 + h12·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
-    h8'  = h8·x2 + h11·x2 + h13·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h7'  = h7·x2 + h9·x2 + q3·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h'   = h·x2 + h10·x2 + h12·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
+    h8'  = h8·x2 + h11·x2 + h13·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)
     h9'  = h9·x1 + q3·x1
     h10' = h10·x1 + h12·x1
     h11' = h11·x1 + h13·x1
-    q3'  = q3·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h12' = h12·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(1 if l = 0 else 0) + h14·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h13' = h13·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + q4·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    h14' = x1·(1 if l = 0 else 0) + h14·x1·(0 if l = 0 else 1)
-    q4'  = q4·x1·(0 if l = 0 else 1)
+    q3'  = q3·x3
+    h12' = h12·x3 + (exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) if l = 0 else 0) + h14·x3
+    h13' = h13·x3 + q4·x3
+    h14' = (x1 if l = 0 else 0) + h14·(0 if l = 0 else x1)
+    q4'  = q4·(0 if l = 0 else x1)
+    e'   = e
 
 Two states a and b
     q1'  = q1_a·q1_b
@@ -54,6 +55,7 @@ Two states a and b
     h13' = q3_b·h13_a + h13_b·q4_a
     h14' = h14_b + q4_b·h14_a
     q4'  = q4_a·q4_b
+    e'   = e_a + e_b
 
 Dangers
     exp(Σ_c (lp[l,c] if c = 0 else 0)) may overflow: nothing bounds its exponent
@@ -61,7 +63,7 @@ Dangers
     exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 36438ab5319cc649ddd95d667a02fe5c6a37716f6ff8b7352351d3a373476be3
+Certificate: sha256 602ed74620e320e2a27347c99a008af606c70d659499894abc7529c0783de868
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python ctc_forward_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -140,6 +142,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -158,7 +161,7 @@ def make_S1(span, thread, cells_S1, cells_lp, n_c, skew_lp, shift_lp, mask_lp, s
         t1 = 0.0
         for i_c in range(n_c):
             t3 = cells_lp[cell(thread * slots + i_l, n_c, i_c + skew_lp, shift_lp, mask_lp)]
-            t1 = t1 + (f8(t3) if i_c == 0 else f8(0))
+            t1 = t1 + f8(t3 if i_c == 0 else f4(0))
         cells_S1[i_l * span + thread] = f4(t1)
 
 
@@ -166,12 +169,12 @@ def make_S1(span, thread, cells_S1, cells_lp, n_c, skew_lp, shift_lp, mask_lp, s
 def make_S2(span, thread, cells_S2, cells_y, n_u, cells_lp, n_c, skew_lp, shift_lp, mask_lp, slots):
     t2 = 0.0
     for i_u in range(n_u):
-        t2 = t2 + (f8(cells_y[i_u]) if i_u == 1 else f8(0))
+        t2 = t2 + f8(cells_y[i_u] if i_u == 1 else f4(0))
     for i_l in range(slots):
         t1 = 0.0
         for i_c in range(n_c):
             t7 = cells_lp[cell(thread * slots + i_l, n_c, i_c + skew_lp, shift_lp, mask_lp)]
-            t1 = t1 + (f8(t7) if f8(i_c) == t2 else f8(0))
+            t1 = t1 + f8(t7 if f8(i_c) == t2 else f4(0))
         cells_S2[i_l * span + thread] = f4(t1)
 
 
@@ -179,12 +182,12 @@ def make_S2(span, thread, cells_S2, cells_y, n_u, cells_lp, n_c, skew_lp, shift_
 def make_S3(span, thread, cells_S3, cells_y, n_u, cells_lp, n_c, skew_lp, shift_lp, mask_lp, slots):
     t2 = 0.0
     for i_u in range(n_u):
-        t2 = t2 + (f8(cells_y[i_u]) if i_u == 0 else f8(0))
+        t2 = t2 + f8(cells_y[i_u] if i_u == 0 else f4(0))
     for i_l in range(slots):
         t1 = 0.0
         for i_c in range(n_c):
             t7 = cells_lp[cell(thread * slots + i_l, n_c, i_c + skew_lp, shift_lp, mask_lp)]
-            t1 = t1 + (f8(t7) if f8(i_c) == t2 else f8(0))
+            t1 = t1 + f8(t7 if f8(i_c) == t2 else f4(0))
         cells_S3[i_l * span + thread] = f4(t1)
 
 
@@ -207,70 +210,76 @@ def make_S6(span, thread, cells_S6, cells_S3, slots):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, cells_S6, begin):
+def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, begin, cells_S6):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old
+        return seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old
     seen = i4(seen_old + many)
-    q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old
+    q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old
     begins = sel(seen_old == 0, i4(1), i4(0))
     t1 = 0.0
     for i_u in range(n_u):
-        t1 = t1 + (f8(cells_y[i_u]) if i_u == 0 else f8(0))
+        t1 = t1 + f8(cells_y[i_u] if i_u == 0 else f4(0))
     t5 = 0.0
     for i_u in range(n_u):
-        t5 = t5 + (f8(cells_y[i_u]) if i_u == 1 else f8(0))
-    t10 = 1 if t1 != t5 else 0
+        t5 = t5 + f8(cells_y[i_u] if i_u == 1 else f4(0))
+    t9 = t1 != t5
+    t11 = i4(min(max(0, -1), 2147483647))
+    t62 = i4(min(max(0, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
-        t11 = f8(cells_S5[i_l * span + thread]) * f8(t10)
-        t12 = i8(begin + first + thread * slots + i_l) == 0
-        t13 = 0 if t12 else 1
-        t14 = f8(cells_S6[i_l * span + thread]) * f8(t13)
-        t15 = 1 if t12 else 0
-        t16 = f8(cells_S6[i_l * span + thread]) * f8(t15)
-        t17 = f8(cells_S4[i_l * span + thread]) * f8(t15)
-        t18 = f8(cells_S4[i_l * span + thread]) * f8(t13)
-        q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = f8(cells_S4[i_l * span + thread]), f8(cells_S4[i_l * span + thread]), f8(0), f8(0), f8(0), f8(0), f8(cells_S5[i_l * span + thread]), f8(cells_S5[i_l * span + thread]), t11, f8(0), f8(0), f8(cells_S4[i_l * span + thread]), f8(0), f8(0), t14, t16, t14, t17, t18
-    for i_l in range(begins, many):
-        t19 = q1 * f8(cells_S4[i_l * span + thread])
-        t22 = f8(cells_S4[i_l * span + thread]) * h1 + f8(cells_S4[i_l * span + thread]) * q2
-        t25 = f8(cells_S4[i_l * span + thread]) * h3 + f8(cells_S4[i_l * span + thread]) * h6
-        t28 = f8(cells_S4[i_l * span + thread]) * h4 + f8(cells_S4[i_l * span + thread]) * h7
-        t31 = f8(cells_S4[i_l * span + thread]) * h2 + f8(cells_S4[i_l * span + thread]) * h
-        t34 = f8(cells_S4[i_l * span + thread]) * h5 + f8(cells_S4[i_l * span + thread]) * h8
-        t35 = q2 * f8(cells_S5[i_l * span + thread])
-        t38 = f8(cells_S5[i_l * span + thread]) * h6 + f8(cells_S5[i_l * span + thread]) * q1
-        t42 = f8(cells_S5[i_l * span + thread]) * f8(t10)
-        t44 = f8(cells_S5[i_l * span + thread]) * h7 + f8(cells_S5[i_l * span + thread]) * h9 + t42 * q3
-        t49 = f8(cells_S5[i_l * span + thread]) * h + f8(cells_S5[i_l * span + thread]) * h10 + t42 * h12
-        t54 = f8(cells_S5[i_l * span + thread]) * h8 + f8(cells_S5[i_l * span + thread]) * h11 + t42 * h13
-        t57 = f8(cells_S4[i_l * span + thread]) * h9 + f8(cells_S4[i_l * span + thread]) * q3
-        t60 = f8(cells_S4[i_l * span + thread]) * h10 + f8(cells_S4[i_l * span + thread]) * h12
-        t63 = f8(cells_S4[i_l * span + thread]) * h11 + f8(cells_S4[i_l * span + thread]) * h13
-        t64 = i8(begin + first + thread * slots + i_l) == 0
-        t65 = 0 if t64 else 1
-        t66 = f8(cells_S6[i_l * span + thread]) * f8(t65)
-        t67 = q3 * t66
-        t69 = 1 if t64 else 0
-        t73 = t66 * h12 + f8(cells_S6[i_l * span + thread]) * f8(t69) + t66 * h14
-        t76 = t66 * h13 + t66 * q4
-        t78 = f8(cells_S4[i_l * span + thread]) * f8(t65)
-        t80 = f8(cells_S4[i_l * span + thread]) * f8(t69) + t78 * h14
-        t81 = q4 * t78
-        q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = t19, t22, t25, t28, t31, t34, t35, t38, t44, t49, t54, t57, t60, t63, t67, t73, t76, t80, t81
-    return seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4
+        t10 = f8(cells_S5[i_l * span + thread]) if t9 else f8(0)
+        t12 = i4(begin + first + thread * slots + i_l) == t11
+        t13 = f8(0) if t12 else f8(cells_S6[i_l * span + thread])
+        t14 = f8(cells_S6[i_l * span + thread]) if t12 else f8(0)
+        t15 = f8(cells_S4[i_l * span + thread]) if t12 else f8(0)
+        t16 = f8(0) if t12 else f8(cells_S4[i_l * span + thread])
+        q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = f8(cells_S4[i_l * span + thread]), f8(cells_S4[i_l * span + thread]), f8(0), f8(0), f8(0), f8(0), f8(cells_S5[i_l * span + thread]), f8(cells_S5[i_l * span + thread]), t10, f8(0), f8(0), f8(cells_S4[i_l * span + thread]), f8(0), f8(0), t13, t14, t13, t15, t16, f8(0)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t17 = q1 * f8(cells_S4[i_l * span + thread])
+            t20 = f8(cells_S4[i_l * span + thread]) * h1 + f8(cells_S4[i_l * span + thread]) * q2
+            t23 = f8(cells_S4[i_l * span + thread]) * h3 + f8(cells_S4[i_l * span + thread]) * h6
+            t26 = f8(cells_S4[i_l * span + thread]) * h4 + f8(cells_S4[i_l * span + thread]) * h7
+            t29 = f8(cells_S4[i_l * span + thread]) * h2 + f8(cells_S4[i_l * span + thread]) * h
+            t32 = f8(cells_S4[i_l * span + thread]) * h5 + f8(cells_S4[i_l * span + thread]) * h8
+            t33 = q2 * f8(cells_S5[i_l * span + thread])
+            t36 = f8(cells_S5[i_l * span + thread]) * h6 + f8(cells_S5[i_l * span + thread]) * q1
+            t40 = f8(cells_S5[i_l * span + thread]) if t9 else f8(0)
+            t42 = f8(cells_S5[i_l * span + thread]) * h7 + f8(cells_S5[i_l * span + thread]) * h9 + t40 * q3
+            t47 = f8(cells_S5[i_l * span + thread]) * h + f8(cells_S5[i_l * span + thread]) * h10 + t40 * h12
+            t52 = f8(cells_S5[i_l * span + thread]) * h8 + f8(cells_S5[i_l * span + thread]) * h11 + t40 * h13
+            t55 = f8(cells_S4[i_l * span + thread]) * h9 + f8(cells_S4[i_l * span + thread]) * q3
+            t58 = f8(cells_S4[i_l * span + thread]) * h10 + f8(cells_S4[i_l * span + thread]) * h12
+            t61 = f8(cells_S4[i_l * span + thread]) * h11 + f8(cells_S4[i_l * span + thread]) * h13
+            t63 = i4(begin + first + thread * slots + i_l) == t62
+            t64 = f8(0) if t63 else f8(cells_S6[i_l * span + thread])
+            t65 = q3 * t64
+            t70 = t64 * h12 + (f8(cells_S6[i_l * span + thread]) if t63 else f8(0)) + t64 * h14
+            t73 = t64 * h13 + t64 * q4
+            t75 = f8(0) if t63 else f8(cells_S4[i_l * span + thread])
+            t77 = (f8(cells_S4[i_l * span + thread]) if t63 else f8(0)) + t75 * h14
+            t78 = q4 * t75
+            q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = t17, t20, t23, t26, t29, t32, t33, t36, t42, t47, t52, t55, t58, t61, t65, t70, t73, t77, t78
+            size = max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h2)), abs(h5)), abs(q2)), abs(h6)), abs(h7)), abs(h)), abs(h8)), abs(h9)), abs(h10)), abs(h11)), abs(q3)), abs(h12)), abs(h13)), abs(h14)), abs(q4))
+            if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                size = max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(q2) if q2 - q2 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h) if h - h == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0), abs(q3) if q3 - q3 == 0 else 0.0), abs(h12) if h12 - h12 == 0 else 0.0), abs(h13) if h13 - h13 == 0 else 0.0), abs(h14) if h14 - h14 == 0 else 0.0), abs(q4) if q4 - q4 == 0 else 0.0)
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = q1 * power, h1 * power, h3 * power, h4 * power, h2 * power, h5 * power, q2 * power, h6 * power, h7 * power, h * power, h8 * power, h9 * power, h10 * power, h11 * power, q3 * power, h12 * power, h13 * power, h14 * power, q4 * power
+                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+    return seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e
 
 
 @cuda.jit(device=True)
-def merge(q1_a, q1_b, h1_a, h1_b, q2_a, h3_a, h6_a, h3_b, h4_a, h7_a, h9_a, h4_b, q3_a, h2_a, h_a, h10_a, h12_a, h2_b, h5_b, h14_a, h5_a, h8_a, h11_a, h13_a, q4_a, q2_b, h6_b, h7_b, h_b, h8_b, h9_b, h10_b, h11_b, q3_b, h12_b, h13_b, h14_b, q4_b):
+def merge(q1_a, q1_b, h1_a, h1_b, q2_a, h3_a, h6_a, h3_b, h4_a, h7_a, h9_a, h4_b, q3_a, h2_a, h_a, h10_a, h12_a, h2_b, h5_b, h14_a, h5_a, h8_a, h11_a, h13_a, q4_a, q2_b, h6_b, h7_b, h_b, h8_b, h9_b, h10_b, h11_b, q3_b, h12_b, h13_b, h14_b, q4_b, e_a, e_b):
     t4 = q1_b * h1_a + h1_b * q2_a
     t9 = q1_b * h3_a + h1_b * h6_a + h3_b * q1_a
     t16 = q1_b * h4_a + h1_b * h7_a + h3_b * h9_a + h4_b * q3_a
     t26 = q1_b * h2_a + h1_b * h_a + h3_b * h10_a + h4_b * h12_a + h2_b + h5_b * h14_a
     t35 = q1_b * h5_a + h1_b * h8_a + h3_b * h11_a + h4_b * h13_a + h5_b * q4_a
+    t36 = q2_a * q2_b
     t39 = q2_b * h6_a + h6_b * q1_a
     t44 = q2_b * h7_a + h6_b * h9_a + h7_b * q3_a
     t52 = q2_b * h_a + h6_b * h10_a + h7_b * h12_a + h_b + h8_b * h14_a
@@ -283,13 +292,14 @@ def merge(q1_a, q1_b, h1_a, h1_b, q2_a, h3_a, h6_a, h3_b, h4_a, h7_a, h9_a, h4_b
     t81 = q3_b * h13_a + h13_b * q4_a
     t83 = h14_b + q4_b * h14_a
     t84 = q4_a * q4_b
-    return q1_a * q1_b, t4, t9, t16, t26, t35, q2_a * q2_b, t39, t44, t52, t59, t62, t68, t73, t74, t78, t81, t83, t84
+    t85 = e_a + e_b
+    return q1_a * q1_b, t4, t9, t16, t26, t35, t36, t39, t44, t52, t59, t62, t68, t73, t74, t78, t81, t83, t84, t85
 
 
 @cuda.jit(device=True)
-def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, width, lane):
+def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old, width, lane):
     seen = sum_over(seen_old, width)
-    many, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old
+    many, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old
     for step in range(5):
         by = 1 << step
         if by < width:
@@ -314,6 +324,7 @@ def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6
             h13_b = cuda.shfl_xor_sync(4294967295, h13, by)
             h14_b = cuda.shfl_xor_sync(4294967295, h14, by)
             q4_b = cuda.shfl_xor_sync(4294967295, q4, by)
+            e_b = cuda.shfl_xor_sync(4294967295, e, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
             q1_a, q1_b = sel(ahead, q1, q1_b), sel(ahead, q1_b, q1)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
@@ -334,22 +345,29 @@ def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6
             h13_a, h13_b = sel(ahead, h13, h13_b), sel(ahead, h13_b, h13)
             h14_a, h14_b = sel(ahead, h14, h14_b), sel(ahead, h14_b, h14)
             q4_a, q4_b = sel(ahead, q4, q4_b), sel(ahead, q4_b, q4)
+            e_a, e_b = sel(ahead, e, e_b), sel(ahead, e_b, e)
             if many_a > 0 and many_b > 0:
-                q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = merge(q1_a, q1_b, h1_a, h1_b, q2_a, h3_a, h6_a, h3_b, h4_a, h7_a, h9_a, h4_b, q3_a, h2_a, h_a, h10_a, h12_a, h2_b, h5_b, h14_a, h5_a, h8_a, h11_a, h13_a, q4_a, q2_b, h6_b, h7_b, h_b, h8_b, h9_b, h10_b, h11_b, q3_b, h12_b, h13_b, h14_b, q4_b)
+                q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = merge(q1_a, q1_b, h1_a, h1_b, q2_a, h3_a, h6_a, h3_b, h4_a, h7_a, h9_a, h4_b, q3_a, h2_a, h_a, h10_a, h12_a, h2_b, h5_b, h14_a, h5_a, h8_a, h11_a, h13_a, q4_a, q2_b, h6_b, h7_b, h_b, h8_b, h9_b, h10_b, h11_b, q3_b, h12_b, h13_b, h14_b, q4_b, e_a, e_b)
+                size = max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h2)), abs(h5)), abs(q2)), abs(h6)), abs(h7)), abs(h)), abs(h8)), abs(h9)), abs(h10)), abs(h11)), abs(q3)), abs(h12)), abs(h13)), abs(h14)), abs(q4))
+                if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                    size = max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(q2) if q2 - q2 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h) if h - h == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0), abs(q3) if q3 - q3 == 0 else 0.0), abs(h12) if h12 - h12 == 0 else 0.0), abs(h13) if h13 - h13 == 0 else 0.0), abs(h14) if h14 - h14 == 0 else 0.0), abs(q4) if q4 - q4 == 0 else 0.0)
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = q1 * power, h1 * power, h3 * power, h4 * power, h2 * power, h5 * power, q2 * power, h6 * power, h7 * power, h * power, h8 * power, h9 * power, h10 * power, h11 * power, q3 * power, h12 * power, h13 * power, h14 * power, q4 * power
+                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
             else:
-                q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, q2_a, q2_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, q3_a, q3_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b), sel(many_a > 0, q4_a, q4_b)
+                q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, q2_a, q2_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, q3_a, q3_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b), sel(many_a > 0, q4_a, q4_b), sel(many_a > 0, e_a, e_b)
             many = i4(many_a + many_b)
-    return seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4
+    return seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e
 
 
 @cuda.jit(device=True)
-def output_0(h, h2):
-    return f4(-math.log(h + h2))
+def output_0(h, h2, e):
+    return f4(-(math.log(h + h2) + 0.6931471805599453 * e))
 
 
 @cuda.jit(device=True)
-def finish(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4):
-    return output_0(h, h2)
+def finish(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e):
+    return output_0(h, h2, e)
 
 
 @cache
@@ -370,7 +388,7 @@ def make(warps, stage, slots, n_c, n_u):
     words_y = n_u
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(lp, s_lp, y, s_y, n_l, items, parts, piece, part_seen, part_q1, part_h1, part_h3, part_h4, part_h2, part_h5, part_q2, part_h6, part_h7, part_h, part_h8, part_h9, part_h10, part_h11, part_q3, part_h12, part_h13, part_h14, part_q4, out_0):
+    def kernel(lp, s_lp, y, s_y, n_l, items, parts, piece, part_seen, part_q1, part_h1, part_h3, part_h4, part_h2, part_h5, part_q2, part_h6, part_h7, part_h, part_h8, part_h9, part_h10, part_h11, part_q3, part_h12, part_h13, part_h14, part_q4, part_e, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -398,7 +416,7 @@ def make(warps, stage, slots, n_c, n_u):
         cells_S4 = cuda.shared.array(room_S4, f4)
         cells_S5 = cuda.shared.array(room_S5, f4)
         cells_S6 = cuda.shared.array(room_S6, f4)
-        seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0
+        seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0
         first, more = 0, True
         while more:
             if joins:
@@ -424,6 +442,7 @@ def make(warps, stage, slots, n_c, n_u):
                 h13 = sel(there, part_h13[place], 0.0)
                 h14 = sel(there, part_h14[place], 0.0)
                 q4 = sel(there, part_q4[place], 1.0)
+                e = sel(there, part_e[place], 0.0)
             else:
                 cuda.syncthreads()
                 lead = p_lp + (begin + first) * words_lp * SIZE
@@ -436,8 +455,8 @@ def make(warps, stage, slots, n_c, n_u):
                 make_S4(span, thread, cells_S4, cells_S1, slots)
                 make_S5(span, thread, cells_S5, cells_S2, slots)
                 make_S6(span, thread, cells_S6, cells_S3, slots)
-                seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = fold(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, cells_S6, begin)
-            seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = combine(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, 32, lane)
+                seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = fold(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, begin, cells_S6)
+            seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = combine(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_q1 = cuda.shared.array(32, f8)
             shared_h1 = cuda.shared.array(32, f8)
@@ -458,6 +477,7 @@ def make(warps, stage, slots, n_c, n_u):
             shared_h13 = cuda.shared.array(32, f8)
             shared_h14 = cuda.shared.array(32, f8)
             shared_q4 = cuda.shared.array(32, f8)
+            shared_e = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
                     shared_seen[warp] = seen
@@ -480,6 +500,7 @@ def make(warps, stage, slots, n_c, n_u):
                     shared_h13[warp] = h13
                     shared_h14[warp] = h14
                     shared_q4[warp] = q4
+                    shared_e[warp] = e
                 cuda.syncthreads()
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
@@ -502,7 +523,8 @@ def make(warps, stage, slots, n_c, n_u):
                     h13 = sel(lane < warps, shared_h13[lane % warps], 0.0)
                     h14 = sel(lane < warps, shared_h14[lane % warps], 0.0)
                     q4 = sel(lane < warps, shared_q4[lane % warps], 1.0)
-                    seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4 = combine(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, warps, lane)
+                    e = sel(lane < warps, shared_e[lane % warps], 0.0)
+                    seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = combine(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
@@ -525,6 +547,7 @@ def make(warps, stage, slots, n_c, n_u):
             h13 = sel(thread == 0, h13, 0.0)
             h14 = sel(thread == 0, h14, 0.0)
             q4 = sel(thread == 0, q4, 1.0)
+            e = sel(thread == 0, e, 0.0)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
@@ -547,8 +570,9 @@ def make(warps, stage, slots, n_c, n_u):
                 part_h13[item * parts + part] = h13
                 part_h14[item * parts + part] = h14
                 part_q4[item * parts + part] = q4
+                part_e[item * parts + part] = e
         elif warp == 0 or alone:
-            result_0 = finish(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4)
+            result_0 = finish(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 
@@ -558,7 +582,7 @@ def make(warps, stage, slots, n_c, n_u):
 AXES = {'lp': ('l', 'c'), 'y': ('u',)}
 DTYPES = {'lp': np.float32, 'y': np.float32}
 OUTPUTS = [((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
 
 def checked(arrays):

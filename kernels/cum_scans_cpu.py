@@ -18,7 +18,7 @@ Two states a and b
     h3' = h3_a + h3_b
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 edf5bd8f0775320b33e28bc1b0fd6198ecf3fad8a0bf39a10131b727f02b6e20
+Certificate: sha256 929e61b33aaebfc3f004847ade633b5031d29e06c2bada98c61ea262888eaff7
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python cum_scans_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -28,6 +28,7 @@ import time
 from math import prod
 
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.extending import intrinsic
 
@@ -70,6 +71,28 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -93,7 +116,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -176,7 +199,7 @@ def sweep(first, last, tile, block, b_x, x, b_k, k, n_l, out0, out1, out2, out3,
             r0 = fold_0a(x_tile, n)
             h2 = h2 * r0
             r0, r1 = fold_0b(x_tile, k_tile, n, f4)
-            if not np.isfinite(r0) or not sound(r1):
+            if not finite(r0) or not sound(r1):
                 r0, r1 = fold_0b(x_tile, k_tile, n, f8)
             s = s + f8(r0)
             h3 = h3 + f8(r1)

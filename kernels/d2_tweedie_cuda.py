@@ -85,6 +85,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -132,13 +148,30 @@ def fold(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, ok, v_y, v_p):
     s4_it = f4(0.0)
     s6 = s6_old
     s6_it = f4(0.0)
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
+    s1_of = f4(0.0)
+    s4_of = f4(0.0)
+    s6_of = f4(0.0)
     for i_l in range(SLOTS):
         t1 = v_y[i_l] / v_p[i_l]
-        s_it = s_it + sel(ok[i_l], v_y[i_l] * math.log(t1) - v_y[i_l] + v_p[i_l], f4(0.0))
-        s2_it = s2_it + sel(ok[i_l], v_y[i_l], f4(0.0))
-        s1_it = s1_it + sel(ok[i_l], math.log(v_y[i_l]) * v_y[i_l] - v_y[i_l], f4(0.0))
-        s4_it = s4_it + sel(ok[i_l], math.log(v_p[i_l] / v_y[i_l]) + t1 - f4(1.0), f4(0.0))
-        s6_it = s6_it + sel(ok[i_l], math.log(f4(1.0) / v_y[i_l]) + f4(-1.0), f4(0.0))
+        s_of = s_of + (v_y[i_l] * math.log(t1) - v_y[i_l] + v_p[i_l])
+        s2_of = s2_of + v_y[i_l]
+        s1_of = s1_of + (math.log(v_y[i_l]) * v_y[i_l] - v_y[i_l])
+        s4_of = s4_of + (math.log(v_p[i_l] / v_y[i_l]) + t1 - f4(1.0))
+        s6_of = s6_of + (math.log(f4(1.0) / v_y[i_l]) + f4(-1.0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s4_it = s4_it + sel(ok[i_l], s4_of, f4(0.0))
+            s4_of = f4(0.0)
+            s6_it = s6_it + sel(ok[i_l], s6_of, f4(0.0))
+            s6_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     s1 = s1 + f8(s1_it)
@@ -342,7 +375,7 @@ def plan(y, p):
     arrays = {'y': y, 'p': p}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -98,6 +98,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -151,7 +183,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -162,7 +194,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -195,28 +227,28 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(old_s2, old_p1, p1, old_N, old_s3, s4):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = old_s2 + t5
     s2 = t6
     t7 = 3.0 * t3
-    t8 = 0.0 if old_s2 == 0.0 else t7 * old_s2
+    t8 = times(t7, old_s2)
     t9 = old_s3 + t8
     t10 = t4 * t3
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = t9 + t11
     s3 = t12
     t13 = 4.0 * t3
-    t14 = 0.0 if old_s3 == 0.0 else t13 * old_s3
+    t14 = times(t13, old_s3)
     t15 = s4 + t14
     t16 = 6.0 * t4
-    t17 = 0.0 if old_s2 == 0.0 else t16 * old_s2
+    t17 = times(t16, old_s2)
     t18 = t15 + t17
     t19 = t10 * t3
-    t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+    t20 = times(t19, f8(old_N))
     t21 = t18 + t20
     s4 = t21
     return s2, s3, s4
@@ -228,7 +260,7 @@ def fold_1(x, p1, n, real):
     s2 = real(0.0)
     s3 = real(0.0)
     s4 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -247,68 +279,62 @@ def finish(s, N, p1, s2, s3, s4, n_l, v_n, m):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
-    t19 = 3.0 * t3
-    t20 = t19 * 1.0
-    t21 = 1.0 + t20
-    t22 = t4 * t3
-    t23 = t22 * 1.0
-    t24 = t21 + t23
-    t25 = t24 != t24
-    t26 = nan if t25 else s3
-    s3 = t26
-    t27 = 4.0 * t3
-    t28 = t27 * 1.0
-    t29 = 1.0 + t28
-    t30 = 6.0 * t4
-    t31 = t30 * 1.0
-    t32 = t29 + t31
-    t33 = t22 * t3
-    t34 = t33 * 1.0
-    t35 = t32 + t34
-    t36 = t35 != t35
-    t37 = nan if t36 else s4
-    s4 = t37
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
+    t18 = 3.0 * t3
+    t19 = 1.0 + t18
+    t20 = t4 * t3
+    t21 = t19 + t20
+    t22 = t21 != t21
+    t23 = nan if t22 else s3
+    s3 = t23
+    t24 = 4.0 * t3
+    t25 = 1.0 + t24
+    t26 = 6.0 * t4
+    t27 = t25 + t26
+    t28 = t20 * t3
+    t29 = t27 + t28
+    t30 = t29 != t29
+    t31 = nan if t30 else s4
+    s4 = t31
     out0 = n_l
     out1 = f4(v_n)
     out2 = f4(m)
-    t38 = s / f8(n_l)
-    out3 = f4(t38)
-    t39 = s2 / f8(n_l)
-    t40 = t39 * f8(n_l)
-    t41 = n_l - 1
-    t42 = t40 / f8(t41)
-    out4 = f4(t42)
-    t43 = s3 / f8(n_l)
-    t44 = t39 ** 1.5
-    t45 = t43 / t44
-    out5 = f4(t45)
-    t46 = s4 / f8(n_l)
-    t47 = t39 * t39
-    t48 = t46 / t47
-    t49 = t48 - 3.0
-    out6 = f4(t49)
-    t50 = f8(n_l) / 6.0
-    t51 = t45 * t45
-    t52 = t49 * t49
-    t53 = t52 / 4.0
-    t54 = t51 + t53
-    t55 = t50 * t54
-    out7 = f4(t55)
+    t32 = s / f8(n_l)
+    out3 = f4(t32)
+    t33 = s2 / f8(n_l)
+    t34 = t33 * f8(n_l)
+    t35 = n_l - 1
+    t36 = t34 / f8(t35)
+    out4 = f4(t36)
+    t37 = s3 / f8(n_l)
+    t38 = t33 ** 1.5
+    t39 = t37 / t38
+    out5 = f4(t39)
+    t40 = s4 / f8(n_l)
+    t41 = t33 * t33
+    t42 = t40 / t41
+    t43 = t42 - 3.0
+    out6 = f4(t43)
+    t44 = f8(n_l) / 6.0
+    t45 = t39 * t39
+    t46 = t43 * t43
+    t47 = t46 / 4.0
+    t48 = t45 + t47
+    t49 = t44 * t48
+    out7 = f4(t49)
     return p1, s2, s3, s4, out0, out1, out2, out3, out4, out5, out6, out7
 
 
@@ -337,7 +363,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4, o
             old_s3 = s3
             N += 1 * n
             r0, r1, r2 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r2):
+            if not finite(r2):
                 r0, r1, r2 = fold_0(x_tile, n, f8)
             v_n = smaller(v_n, f8(r0))
             m = larger(m, f8(r1))

@@ -96,6 +96,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -174,18 +190,29 @@ def fold(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, ok, v_
     seen = i4(seen_old + many)
     p1_old = value_p1(s_old, vN_old)
     v_n = v_n_old
-    v_n_it = inf
+    v_n_it = f4(inf)
     m = m_old
-    m_it = -inf
+    m_it = f4(-inf)
     s = s_old
     s_it = 0.0
     vN = vN_old + 1 * many
+    v_n_of = f4(inf)
+    m_of = f4(-inf)
+    s_of = 0.0
     for i_l in range(SLOTS):
-        v_n_it = smaller(v_n_it, sel(ok[i_l], f8(v_x[i_l]), inf))
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-    v_n = smaller(v_n, v_n_it)
-    m = larger(m, m_it)
+        v_n_of = smaller(v_n_of, v_x[i_l])
+        m_of = larger(m_of, v_x[i_l])
+        s_of = s_of + f8(v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
+            v_n_of = f4(inf)
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+        unrolled()
+    v_n = smaller(v_n, f8(v_n_it))
+    m = larger(m, f8(m_it))
     s = s + s_it
     p1 = value_p1(s, vN)
     s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
@@ -195,13 +222,24 @@ def fold(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, ok, v_
     s4 = rebase_s4(s4_old, p1_old, p1, s3_old, s2_old, vN_old) if seen_old > 0 else s4_old
     s4_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
+    s2_of = 0.0
+    s3_of = 0.0
+    s4_of = 0.0
     for i_l in range(SLOTS):
         t2 = f8(v_x[i_l]) - t1
         t3 = t2 * t2
-        s2_it = s2_it + sel(ok[i_l], t3, 0.0)
+        s2_of = s2_of + t3
         t4 = t3 * t2
-        s3_it = s3_it + sel(ok[i_l], t4, 0.0)
-        s4_it = s4_it + sel(ok[i_l], t4 * t2, 0.0)
+        s3_of = s3_of + t4
+        s4_of = s4_of + t4 * t2
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+        unrolled()
     s2 = s2 + s2_it
     s3 = s3 + s3_it
     s4 = s4 + s4_it
@@ -227,27 +265,27 @@ def combine(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, wid
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
 def settle_s3(p1, s3):
     t1 = p1
     t2 = t1 - t1
-    t9 = 1.0 + 3.0 * t2 * 1.0 + t2 * t2 * t2 * 1.0
-    return nan if t9 != t9 else s3
+    t7 = 1.0 + 3.0 * t2 + t2 * t2 * t2
+    return nan if t7 != t7 else s3
 
 
 @cuda.jit(device=True)
 def settle_s4(p1, s4):
     t1 = p1
     t2 = t1 - t1
-    t6 = t2 * t2
-    t13 = 1.0 + 4.0 * t2 * 1.0 + 6.0 * t6 * 1.0 + t6 * t2 * t2 * 1.0
-    return nan if t13 != t13 else s4
+    t5 = t2 * t2
+    t10 = 1.0 + 4.0 * t2 + 6.0 * t5 + t5 * t2 * t2
+    return nan if t10 != t10 else s4
 
 
 @cuda.jit(device=True)
@@ -277,7 +315,8 @@ def output_4(s2, n_l):
 
 @cuda.jit(device=True)
 def output_5(s3, n_l, s2):
-    return f4(s3 / f8(n_l) / (s2 / f8(n_l)) ** 1.5)
+    t3 = s2 / f8(n_l)
+    return f4(s3 / f8(n_l) / sel(t3 == -inf, inf, math.sqrt(t3) * t3))
 
 
 @cuda.jit(device=True)
@@ -289,9 +328,10 @@ def output_6(s4, n_l, s2):
 @cuda.jit(device=True)
 def output_7(n_l, s3, s2, s4):
     t3 = s2 / f8(n_l)
-    t5 = s3 / f8(n_l) / t3 ** 1.5
-    t10 = s4 / f8(n_l) / (t3 * t3) - 3.0
-    return f4(f8(n_l) / 6.0 * (t5 * t5 + t10 * t10 / 4.0))
+    t4 = t3
+    t6 = s3 / f8(n_l) / sel(t4 == -inf, inf, math.sqrt(t4) * t4)
+    t11 = s4 / f8(n_l) / (t3 * t3) - 3.0
+    return f4(f8(n_l) / 6.0 * (t6 * t6 + t11 * t11 / 4.0))
 
 
 @cuda.jit(device=True)
@@ -454,7 +494,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -57,7 +57,7 @@ Two states a and b
     h19' = h16_b·h_a + h17_b·h2_a + h18_b·h3_a + h19_b·h19_a
 
 Laws:
-Certificate: sha256 2c7a4f0ae6158c493d3a512339b8ac006047fa22e35adecff741f5b28144fa9e
+Certificate: sha256 f384a3cadc32cdb96a73774d134c0f849c73ff2b9582e3804d2a4ef76f01dfbf
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python dfa_transition_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -57,7 +57,7 @@ Two states a and b
     h19' = h16_b·h_a + h17_b·h2_a + h18_b·h3_a + h19_b·h19_a
 
 Laws:
-Certificate: sha256 2c7a4f0ae6158c493d3a512339b8ac006047fa22e35adecff741f5b28144fa9e
+Certificate: sha256 f384a3cadc32cdb96a73774d134c0f849c73ff2b9582e3804d2a4ef76f01dfbf
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python dfa_transition_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -136,6 +136,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -152,7 +153,7 @@ SLOTS = TILE + 1
 def fold(seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old, h10_old, h11_old, h12_old, h2_old, h13_old, h14_old, h15_old, h3_old, h16_old, h17_old, h18_old, h19_old
     seen = i4(seen_old + many)
@@ -161,48 +162,49 @@ def fold(seen_old, h1_old, h5_old, h6_old, h4_old, h7_old, h8_old, h9_old, h_old
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t4 = 0 + (1 if f8(t1) == 1.0 else 0)
-        t7 = 0 + (1 if f8(t1) == 2.0 else 0)
-        t10 = 0 + (1 if f8(t1) == 0.0 else 0)
+        t4 = 0 + (1 if t1 == f4(1.0) else 0)
+        t7 = 0 + (1 if t1 == f4(2.0) else 0)
+        t10 = 0 + (1 if t1 == f4(0.0) else 0)
         h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = f8(t4), f8(t7), f8(t10), f8(0), f8(t10), f8(0), f8(t4), f8(t10), f8(0), f8(t4), f8(t7), f8(t7), f8(t4), f8(t7), f8(t10), f8(0), f8(t7), f8(t10), f8(0), f8(t4)
-    for i_l in range(begins, many):
-        t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t13 = 1 if f8(t11) == 1.0 else 0
-        t14 = f8(t13) * h7
-        t17 = 1 if f8(t11) == 2.0 else 0
-        t18 = f8(t17) * h10
-        t21 = 1 if f8(t11) == 0.0 else 0
-        t22 = f8(t21) * h13
-        t23 = h1 + t14 + t18 + t22
-        t24 = f8(t13) * h8
-        t26 = f8(t17) * h11
-        t28 = f8(t21) * h14
-        t29 = h5 + t24 + t26 + t28
-        t30 = f8(t13) * h9
-        t32 = f8(t17) * h12
-        t34 = f8(t21) * h15
-        t35 = h6 + t30 + t32 + t34
-        t36 = f8(t13) * h
-        t38 = f8(t17) * h2
-        t40 = f8(t21) * h3
-        t41 = h4 + t36 + t38 + t40
-        t46 = f8(t21) * h7 + f8(t13) * h13 + f8(t21) * h16
-        t51 = f8(t21) * h8 + f8(t13) * h14 + f8(t21) * h17
-        t56 = f8(t21) * h9 + f8(t13) * h15 + f8(t21) * h18
-        t61 = f8(t21) * h + f8(t13) * h3 + f8(t21) * h19
-        t66 = f8(t13) * h10 + f8(t17) * h13 + f8(t17) * h16
-        t71 = f8(t13) * h11 + f8(t17) * h14 + f8(t17) * h17
-        t76 = f8(t13) * h12 + f8(t17) * h15 + f8(t17) * h18
-        t81 = f8(t13) * h2 + f8(t17) * h3 + f8(t17) * h19
-        t83 = t14 + t18 + t22
-        t85 = t24 + t26 + t28
-        t87 = t30 + t32 + t34
-        t89 = t36 + t38 + t40
-        t94 = f8(t17) * h7 + f8(t21) * h10 + f8(t13) * h16
-        t99 = f8(t17) * h8 + f8(t21) * h11 + f8(t13) * h17
-        t104 = f8(t17) * h9 + f8(t21) * h12 + f8(t13) * h18
-        t109 = f8(t17) * h + f8(t21) * h2 + f8(t13) * h19
-        h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = t23, t29, t35, t41, t46, t51, t56, t61, t66, t71, t76, t81, t83, t85, t87, t89, t94, t99, t104, t109
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t13 = 1 if t11 == f4(1.0) else 0
+            t14 = f8(t13) * h7
+            t17 = 1 if t11 == f4(2.0) else 0
+            t18 = f8(t17) * h10
+            t21 = 1 if t11 == f4(0.0) else 0
+            t22 = f8(t21) * h13
+            t23 = h1 + t14 + t18 + t22
+            t24 = f8(t13) * h8
+            t26 = f8(t17) * h11
+            t28 = f8(t21) * h14
+            t29 = h5 + t24 + t26 + t28
+            t30 = f8(t13) * h9
+            t32 = f8(t17) * h12
+            t34 = f8(t21) * h15
+            t35 = h6 + t30 + t32 + t34
+            t36 = f8(t13) * h
+            t38 = f8(t17) * h2
+            t40 = f8(t21) * h3
+            t41 = h4 + t36 + t38 + t40
+            t46 = f8(t21) * h7 + f8(t13) * h13 + f8(t21) * h16
+            t51 = f8(t21) * h8 + f8(t13) * h14 + f8(t21) * h17
+            t56 = f8(t21) * h9 + f8(t13) * h15 + f8(t21) * h18
+            t61 = f8(t21) * h + f8(t13) * h3 + f8(t21) * h19
+            t66 = f8(t13) * h10 + f8(t17) * h13 + f8(t17) * h16
+            t71 = f8(t13) * h11 + f8(t17) * h14 + f8(t17) * h17
+            t76 = f8(t13) * h12 + f8(t17) * h15 + f8(t17) * h18
+            t81 = f8(t13) * h2 + f8(t17) * h3 + f8(t17) * h19
+            t83 = t14 + t18 + t22
+            t85 = t24 + t26 + t28
+            t87 = t30 + t32 + t34
+            t89 = t36 + t38 + t40
+            t94 = f8(t17) * h7 + f8(t21) * h10 + f8(t13) * h16
+            t99 = f8(t17) * h8 + f8(t21) * h11 + f8(t13) * h17
+            t104 = f8(t17) * h9 + f8(t21) * h12 + f8(t13) * h18
+            t109 = f8(t17) * h + f8(t21) * h2 + f8(t13) * h19
+            h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = t23, t29, t35, t41, t46, t51, t56, t61, t66, t71, t76, t81, t83, t85, t87, t89, t94, t99, t104, t109
     return seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19
 
 

@@ -130,6 +130,38 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -177,7 +209,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -188,7 +220,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -236,44 +268,44 @@ def value_1(p1, s, s2, n_c):
 @njit(**PART)
 def rebase_1(s3, old_s3, old_p1, p1, old_s1, n_c, s5, n_c__1, s6):
     for i_c in range(n_c):
-        t1 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t1 = anchored(old_p1[i_c])
+        t2 = anchored(p1[i_c])
         t3 = t1 - t2
-        t4 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+        t4 = times(t3, old_s1)
         t5 = old_s3[i_c] + t4
         s3[i_c] = t5
     for i_c in range(n_c):
-        t11 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t12 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t11 = anchored(old_p1[i_c])
+        t12 = anchored(p1[i_c])
         t13 = t11 - t12
         for i_c__1 in range(n_c__1):
-            t6 = old_p1[i_c__1] if np.isfinite(old_p1[i_c__1]) else 0.0
-            t7 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+            t6 = anchored(old_p1[i_c__1])
+            t7 = anchored(p1[i_c__1])
             t8 = t6 - t7
-            t9 = 0.0 if old_s3[i_c] == 0.0 else t8 * old_s3[i_c]
+            t9 = times(t8, old_s3[i_c])
             t10 = s5[i_c, i_c__1] + t9
             t14 = t13 * t8
-            t15 = 0.0 if old_s1 == 0.0 else t14 * old_s1
+            t15 = times(t14, old_s1)
             t16 = t10 + t15
-            t17 = 0.0 if old_s3[i_c__1] == 0.0 else t13 * old_s3[i_c__1]
+            t17 = times(t13, old_s3[i_c__1])
             t18 = t16 + t17
             s5[i_c, i_c__1] = t18
     t19 = 0.0
     for i_c in range(n_c):
-        t20 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t21 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t20 = anchored(old_p1[i_c])
+        t21 = anchored(p1[i_c])
         t22 = t20 - t21
         t23 = 2.0 * t22
-        t24 = 0.0 if old_s3[i_c] == 0.0 else t23 * old_s3[i_c]
+        t24 = times(t23, old_s3[i_c])
         t19 = t19 + t24
     t25 = s6 + t19
     t26 = 0.0
     for i_c in range(n_c):
-        t27 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t28 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t27 = anchored(old_p1[i_c])
+        t28 = anchored(p1[i_c])
         t29 = t27 - t28
         t30 = t29 * t29
-        t31 = 0.0 if old_s1 == 0.0 else t30 * old_s1
+        t31 = times(t30, old_s1)
         t26 = t26 + t31
     t32 = t25 + t26
     s6 = t32
@@ -285,7 +317,7 @@ def fold_1a(q, r, p1, s3, n_c, n):
     wide_vectors()
     for i_l in range(n):
         for i_c in range(n_c):
-            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t1 = anchored(p1[i_c])
             t2 = f8(r[i_l, i_c]) - t1
             t3 = f8(q[i_l]) * t2
             s3[i_c] = s3[i_c] + t3
@@ -296,11 +328,11 @@ def fold_1b(q, r, p1, s5, n_c__1, n_c, n):
     wide_vectors()
     for i_l in range(n):
         for i_c in range(n_c):
-            t1 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t1 = anchored(p1[i_c])
             t2 = f8(r[i_l, i_c]) - t1
             t3 = f8(q[i_l]) * t2
             for i_c__1 in range(n_c__1):
-                t4 = p1[i_c__1] if np.isfinite(p1[i_c__1]) else 0.0
+                t4 = anchored(p1[i_c__1])
                 t5 = f8(r[i_l, i_c__1]) - t4
                 t6 = t3 * t5
                 s5[i_c, i_c__1] = s5[i_c, i_c__1] + t6
@@ -313,7 +345,7 @@ def fold_1c(q, r, p1, n_c, n, real):
     for i_l in range(n):
         t1 = real(0.0)
         for i_c in range(n_c):
-            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t2 = anchored(p1[i_c])
             t3 = apart(real(r[i_l, i_c]), t2, real)
             t4 = real(q[i_l]) * t3
             t5 = t4 * t3
@@ -331,68 +363,62 @@ def finish(p1, s, s2, n_c, s3, s1, s5, n_c__1, s6, out0, s4, basis, n_u, out1):
     for i_c in range(n_c):
         t2 = p1[i_c]
         t3 = t2 - t2
-        t4 = t3 * 1.0
-        t5 = 1.0 + t4
-        t6 = t5 != t5
-        t7 = s3[i_c] - s3[i_c]
-        t8 = t7 == 0.0
-        t9 = p1[i_c] - p1[i_c]
-        t10 = t9 == 0.0
-        t11 = p1[i_c] if t10 else f8(0)
-        t12 = t11 - p1[i_c]
-        t13 = t12 * s1
-        t14 = s3[i_c] + t13
-        t15 = t14 if t8 else nan
-        t16 = t15 if t6 else s3[i_c]
-        s3[i_c] = t16
+        t4 = 1.0 + t3
+        t5 = t4 != t4
+        t6 = s3[i_c] - s3[i_c]
+        t7 = t6 == 0.0
+        t8 = p1[i_c] - p1[i_c]
+        t9 = t8 == 0.0
+        t10 = p1[i_c] if t9 else f8(0)
+        t11 = t10 - p1[i_c]
+        t12 = t11 * s1
+        t13 = s3[i_c] + t12
+        t14 = t13 if t7 else nan
+        t15 = t14 if t5 else s3[i_c]
+        s3[i_c] = t15
     for i_c in range(n_c):
-        t21 = p1[i_c]
-        t22 = t21 - t21
-        t26 = t22 * 1.0
+        t19 = p1[i_c]
+        t20 = t19 - t19
         for i_c__1 in range(n_c__1):
-            t17 = p1[i_c__1]
-            t18 = t17 - t17
-            t19 = t18 * 1.0
-            t20 = 1.0 + t19
-            t23 = t22 * t18
-            t24 = t23 * 1.0
-            t25 = t20 + t24
-            t27 = t25 + t26
-            t28 = t27 != t27
-            t29 = nan if t28 else s5[i_c, i_c__1]
-            s5[i_c, i_c__1] = t29
-    t30 = 0.0
+            t16 = p1[i_c__1]
+            t17 = t16 - t16
+            t18 = 1.0 + t17
+            t21 = t20 * t17
+            t22 = t18 + t21
+            t23 = t22 + t20
+            t24 = t23 != t23
+            t25 = nan if t24 else s5[i_c, i_c__1]
+            s5[i_c, i_c__1] = t25
+    t26 = 0.0
     for i_c in range(n_c):
-        t31 = p1[i_c]
-        t32 = t31 - t31
-        t33 = 2.0 * t32
-        t34 = t33 * 1.0
-        t30 = t30 + t34
-    t35 = 1.0 + t30
-    t36 = 0.0
+        t27 = p1[i_c]
+        t28 = t27 - t27
+        t29 = 2.0 * t28
+        t26 = t26 + t29
+    t30 = 1.0 + t26
+    t31 = 0.0
     for i_c in range(n_c):
-        t37 = p1[i_c]
-        t38 = t37 - t37
-        t39 = t38 * t38
-        t40 = t39 * 1.0
-        t36 = t36 + t40
-    t41 = t35 + t36
-    t42 = t41 != t41
-    t43 = nan if t42 else s6
-    s6 = t43
+        t32 = p1[i_c]
+        t33 = t32 - t32
+        t34 = t33 * t33
+        t31 = t31 + t34
+    t35 = t30 + t31
+    t36 = t35 != t35
+    t37 = nan if t36 else s6
+    s6 = t37
     for i_c in range(n_c):
         out0[i_c] = f4(s3[i_c])
     for i_c in range(n_c):
         for i_u in range(n_u):
-            t44 = -f8(basis[i_c, i_u])
-            t45 = t44 * s6
-            t46 = 0.0
+            t38 = -f8(basis[i_c, i_u])
+            t39 = t38 * s6
+            t40 = 0.0
             for i_c__1 in range(n_c__1):
-                t47 = 3.0 * f8(basis[i_c__1, i_u])
-                t48 = t47 * s5[i_c, i_c__1]
-                t46 = t46 + t48
-            t49 = t45 + t46
-            s4[i_c, i_u] = t49
+                t41 = 3.0 * f8(basis[i_c__1, i_u])
+                t42 = t41 * s5[i_c, i_c__1]
+                t40 = t40 + t42
+            t43 = t39 + t40
+            s4[i_c, i_u] = t43
     for i_c in range(n_c):
         for i_u in range(n_u):
             out1[i_c, i_u] = f4(s4[i_c, i_u])
@@ -434,7 +460,7 @@ def sweep(first, last, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l,
             r0 = fold_0b(m_tile, n)
             s2 = s2 + r0
             r0 = fold_0c(q_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0c(q_tile, n, f8)
             s1 = s1 + f8(r0)
             value_1(p1, s, s2, n_c)

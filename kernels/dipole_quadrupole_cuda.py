@@ -118,6 +118,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -173,7 +174,7 @@ def rebase_s6(s6, p1, p1_new, s3, n_c, s1):
 def fold(seen_old, s2_old, s1_old, s6_old, slots, first, span, thread, length, n_c, s_old, s, s3_old, s3, p1_old, cells_m, skew_m, shift_m, mask_m, cells_q, skew_q, shift_q, mask_q, cells_r, skew_r, shift_r, mask_r, p1, n_c__1, s5):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s2_old, s1_old, s6_old
     seen = i4(seen_old + many)
@@ -187,14 +188,14 @@ def fold(seen_old, s2_old, s1_old, s6_old, slots, first, span, thread, length, n
     s1 = s1_old
     s1_it = 0.0
     for i_l in range(slots):
-        s2_it = s2_it + sel(first + i_l * span + thread < length, f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]), 0.0)
-        s1_it = s1_it + sel(first + i_l * span + thread < length, f8(cells_q[cell(i_l * span + thread, 1, skew_q, shift_q, mask_q)]), 0.0)
+        s2_it = s2_it + f8(sel(i4(first + i_l * span + thread) < i4(length), cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)], f4(0.0)))
+        s1_it = s1_it + f8(sel(i4(first + i_l * span + thread) < i4(length), cells_q[cell(i_l * span + thread, 1, skew_q, shift_q, mask_q)], f4(0.0)))
     s2 = s2 + s2_it
     s1 = s1 + s1_it
     for i_l in range(slots):
         for i_c in range(n_c):
             t1 = f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * f8(cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)])
-            s[i_c] = s[i_c] + sel(first + i_l * span + thread < length, t1, 0.0)
+            s[i_c] = s[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t1, 0.0)
     value_p1(p1, s2, s, n_c)
     if seen_old > 0:
         rebase_s3(s3, s3_old, p1_old, p1, s1_old, n_c)
@@ -208,14 +209,14 @@ def fold(seen_old, s2_old, s1_old, s6_old, slots, first, span, thread, length, n
             t3 = p1[i_c] if math.isfinite(p1[i_c]) else 0.0
             t4 = f8(cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)]) - t3
             t2 = t2 + f8(cells_q[cell(i_l * span + thread, 1, skew_q, shift_q, mask_q)]) * t4 * t4
-        s6_it = s6_it + sel(first + i_l * span + thread < length, t2, 0.0)
+        s6_it = s6_it + sel(i4(first + i_l * span + thread) < i4(length), t2, 0.0)
     s6 = s6 + s6_it
     for i_l in range(slots):
         for i_c in range(n_c):
             t7 = f4(p1[i_c]) if math.isfinite(f4(p1[i_c])) else f4(0.0)
             t8 = cells_r[cell(i_l * span + thread, n_c, i_c + skew_r, shift_r, mask_r)] - t7
             t9 = cells_q[cell(i_l * span + thread, 1, skew_q, shift_q, mask_q)] * t8
-            s3[i_c] = s3[i_c] + sel(first + i_l * span + thread < length, f8(t9), 0.0)
+            s3[i_c] = s3[i_c] + sel(i4(first + i_l * span + thread) < i4(length), f8(t9), 0.0)
     for i_l in range(slots):
         for i_c in range(n_c):
             t10 = f4(p1[i_c]) if math.isfinite(f4(p1[i_c])) else f4(0.0)
@@ -224,7 +225,7 @@ def fold(seen_old, s2_old, s1_old, s6_old, slots, first, span, thread, length, n
             for i_c__1 in range(n_c__1):
                 t13 = f4(p1[i_c__1]) if math.isfinite(f4(p1[i_c__1])) else f4(0.0)
                 t15 = t12 * (cells_r[cell(i_l * span + thread, n_c, i_c__1 + skew_r, shift_r, mask_r)] - t13)
-                s5[i_c * n_c + i_c__1] = s5[i_c * n_c + i_c__1] + sel(first + i_l * span + thread < length, f8(t15), 0.0)
+                s5[i_c * n_c + i_c__1] = s5[i_c * n_c + i_c__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t15), 0.0)
     return seen, s2, s1, s6
 
 
@@ -266,22 +267,21 @@ def combine(seen_old, s2_old, s1_old, s6_old, width, n_c, s_old, s, s3_old, s3, 
 def settle_s3(into, p1, s3, s1, n_c):
     for i_c in range(n_c):
         t1 = p1[i_c]
-        t4 = 1.0 + (t1 - t1) * 1.0
-        t13 = s3[i_c] + ((p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]) * s1
-        into[i_c] = (t13 if s3[i_c] - s3[i_c] == 0.0 else nan) if t4 != t4 else s3[i_c]
+        t3 = 1.0 + (t1 - t1)
+        t12 = s3[i_c] + ((p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]) * s1
+        into[i_c] = (t12 if s3[i_c] - s3[i_c] == 0.0 else nan) if t3 != t3 else s3[i_c]
 
 
 @cuda.jit(device=True)
 def settle_s5(into, n_c, p1, s5, n_c__1):
     for i_c in range(n_c):
-        t5 = p1[i_c]
-        t6 = t5 - t5
-        t10 = t6 * 1.0
+        t4 = p1[i_c]
+        t5 = t4 - t4
         for i_c__1 in range(n_c__1):
             t1 = p1[i_c__1]
             t2 = t1 - t1
-            t11 = 1.0 + t2 * 1.0 + t6 * t2 * 1.0 + t10
-            into[i_c * n_c + i_c__1] = nan if t11 != t11 else s5[i_c * n_c + i_c__1]
+            t8 = 1.0 + t2 + t5 * t2 + t5
+            into[i_c * n_c + i_c__1] = nan if t8 != t8 else s5[i_c * n_c + i_c__1]
 
 
 @cuda.jit(device=True)
@@ -289,14 +289,14 @@ def settle_s6(p1, n_c, s6):
     t1 = 0.0
     for i_c in range(n_c):
         t2 = p1[i_c]
-        t1 = t1 + 2.0 * (t2 - t2) * 1.0
-    t7 = 0.0
+        t1 = t1 + 2.0 * (t2 - t2)
+    t6 = 0.0
     for i_c in range(n_c):
-        t8 = p1[i_c]
-        t9 = t8 - t8
-        t7 = t7 + t9 * t9 * 1.0
-    t12 = 1.0 + t1 + t7
-    return nan if t12 != t12 else s6
+        t7 = p1[i_c]
+        t8 = t7 - t7
+        t6 = t6 + t8 * t8
+    t10 = 1.0 + t1 + t6
+    return nan if t10 != t10 else s6
 
 
 @cuda.jit(device=True)
@@ -311,8 +311,8 @@ def value_s4(into, n_u, cells_basis, s6, s5, n_c, n_c__1):
         for i_u in range(n_u):
             t3 = 0.0
             for i_c__1 in range(n_c__1):
-                t3 = t3 + 3.0 * f8(cells_basis[i_c__1 * n_u + i_u]) * s5[i_c * n_c + i_c__1]
-            into[i_c * n_u + i_u] = -f8(cells_basis[i_c * n_u + i_u]) * s6 + t3
+                t3 = t3 + f8(f4(3.0)) * f8(cells_basis[i_c__1 * n_u + i_u]) * s5[i_c * n_c + i_c__1]
+            into[i_c * n_u + i_u] = f8(-cells_basis[i_c * n_u + i_u]) * s6 + t3
 
 
 @cuda.jit(device=True)

@@ -102,6 +102,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -139,7 +171,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -150,7 +182,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -203,26 +235,26 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N, s1, old_s5, s7, old_s8, old_s9, s10, old_s11):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s2 + t5
     s2 = t6
-    t7 = 0.0 if old_s5 == 0.0 else t3 * old_s5
+    t7 = times(t3, old_s5)
     t8 = s1 + t7
     s1 = t8
     t9 = 2.0 * t3
-    t10 = 0.0 if old_s8 == 0.0 else t9 * old_s8
+    t10 = times(t9, old_s8)
     t11 = s7 + t10
-    t12 = 0.0 if old_s9 == 0.0 else t4 * old_s9
+    t12 = times(t4, old_s9)
     t13 = t11 + t12
     s7 = t13
-    t14 = 0.0 if old_s9 == 0.0 else t3 * old_s9
+    t14 = times(t3, old_s9)
     t15 = old_s8 + t14
     s8 = t15
-    t16 = 0.0 if old_s11 == 0.0 else t3 * old_s11
+    t16 = times(t3, old_s11)
     t17 = s10 + t16
     s10 = t17
     return s2, s1, s7, s8, s10
@@ -236,7 +268,7 @@ def fold_1(x, p1, g, v_b, n, real):
     s7 = real(0.0)
     s8 = real(0.0)
     s10 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -261,79 +293,76 @@ def finish(s, N, p1, s2, s1, s5, s7, s8, s9, s10, s11, p2, s6, s3, p3, s12):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
-    t19 = t3 * 1.0
-    t20 = 1.0 + t19
-    t21 = t20 != t20
-    t22 = s1 - s1
-    t23 = t22 == 0.0
-    t24 = t13 * s5
-    t25 = s1 + t24
-    t26 = t25 if t23 else nan
-    t27 = t26 if t21 else s1
-    s1 = t27
-    t28 = 2.0 * t3
-    t29 = t28 * 1.0
-    t30 = 1.0 + t29
-    t31 = t30 + t5
-    t32 = t31 != t31
-    t33 = nan if t32 else s7
-    s7 = t33
-    t34 = s8 - s8
-    t35 = t34 == 0.0
-    t36 = t13 * s9
-    t37 = s8 + t36
-    t38 = t37 if t35 else nan
-    t39 = t38 if t21 else s8
-    s8 = t39
-    t40 = s10 - s10
-    t41 = t40 == 0.0
-    t42 = t13 * s11
-    t43 = s10 + t42
-    t44 = t43 if t41 else nan
-    t45 = t44 if t21 else s10
-    s10 = t45
-    t46 = s2 / f8(N)
-    t47 = t46 + 1e-05
-    t48 = np.sqrt(t47)
-    p2 = t48
-    t49 = 1.0 / p2
-    t50 = t49 * s1
-    t51 = t50 + s6
-    s3 = t51
-    t52 = s3 / f8(N)
-    p3 = t52
-    t53 = t49 * t49
-    t54 = t53 * s7
-    t55 = 2.0 * t49
-    t56 = t55 * s10
-    t57 = t54 + t56
-    t58 = p3 * t49
-    t59 = (-2.0) * t58
-    t60 = t59 * s1
-    t61 = t57 + t60
-    t62 = t61 + s12
-    t63 = (-2.0) * p3
-    t64 = t63 * s6
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
+    t18 = 1.0 + t3
+    t19 = t18 != t18
+    t20 = s1 - s1
+    t21 = t20 == 0.0
+    t22 = t12 * s5
+    t23 = s1 + t22
+    t24 = t23 if t21 else nan
+    t25 = t24 if t19 else s1
+    s1 = t25
+    t26 = 2.0 * t3
+    t27 = 1.0 + t26
+    t28 = t27 + t4
+    t29 = t28 != t28
+    t30 = nan if t29 else s7
+    s7 = t30
+    t31 = s8 - s8
+    t32 = t31 == 0.0
+    t33 = t12 * s9
+    t34 = s8 + t33
+    t35 = t34 if t32 else nan
+    t36 = t35 if t19 else s8
+    s8 = t36
+    t37 = s10 - s10
+    t38 = t37 == 0.0
+    t39 = t12 * s11
+    t40 = s10 + t39
+    t41 = t40 if t38 else nan
+    t42 = t41 if t19 else s10
+    s10 = t42
+    t43 = s2 / f8(N)
+    t44 = t43 + 1e-05
+    t45 = np.sqrt(t44)
+    p2 = t45
+    t46 = 1.0 / p2
+    t47 = t46 * s1
+    t48 = t47 + s6
+    s3 = t48
+    t49 = s3 / f8(N)
+    p3 = t49
+    t50 = t46 * t46
+    t51 = t50 * s7
+    t52 = 2.0 * t46
+    t53 = t52 * s10
+    t54 = t51 + t53
+    t55 = p3 * t46
+    t56 = (-2.0) * t55
+    t57 = t56 * s1
+    t58 = t54 + t57
+    t59 = t58 + s12
+    t60 = (-2.0) * p3
+    t61 = t60 * s6
+    t62 = t59 + t61
+    t63 = p3 * p3
+    t64 = t63 * f8(N)
     t65 = t62 + t64
-    t66 = p3 * p3
-    t67 = t66 * f8(N)
-    t68 = t65 + t67
-    s4 = t68
+    s4 = t65
     return p1, s2, s1, s7, s8, s10, p2, s3, p3, s4
 
 
@@ -400,7 +429,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             r0 = fold_0a(v_b_tile, n)
             s12 = s12 + r0
             r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f4)
-            if not np.isfinite(r0) or not np.isfinite(r1) or not np.isfinite(r2) or not sound(r3) or not sound(r4):
+            if not finite(r0) or not finite(r1) or not finite(r2) or not sound(r3) or not sound(r4):
                 r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f8)
             s = s + f8(r0)
             s5 = s5 + f8(r1)

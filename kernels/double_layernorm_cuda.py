@@ -104,6 +104,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -195,13 +211,33 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s11_it = 0.0
     s12 = s12_old
     s12_it = 0.0
+    s_of = 0.0
+    s5_of = 0.0
+    s6_of = 0.0
+    s9_of = 0.0
+    s11_of = 0.0
+    s12_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        s5_it = s5_it + sel(ok[i_l], f8(v_g[i_l]), 0.0)
-        s6_it = s6_it + sel(ok[i_l], f8(v_b[i_l]), 0.0)
-        s9_it = s9_it + sel(ok[i_l], f8(v_g[i_l]) * f8(v_g[i_l]), 0.0)
-        s11_it = s11_it + sel(ok[i_l], f8(v_b[i_l]) * f8(v_g[i_l]), 0.0)
-        s12_it = s12_it + sel(ok[i_l], f8(v_b[i_l]) * f8(v_b[i_l]), 0.0)
+        s_of = s_of + f8(v_x[i_l])
+        s5_of = s5_of + f8(v_g[i_l])
+        s6_of = s6_of + f8(v_b[i_l])
+        s9_of = s9_of + f8(v_g[i_l]) * f8(v_g[i_l])
+        s11_of = s11_of + f8(v_b[i_l]) * f8(v_g[i_l])
+        s12_of = s12_of + f8(v_b[i_l]) * f8(v_b[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+            s6_it = s6_it + sel(ok[i_l], s6_of, 0.0)
+            s6_of = 0.0
+            s9_it = s9_it + sel(ok[i_l], s9_of, 0.0)
+            s9_of = 0.0
+            s11_it = s11_it + sel(ok[i_l], s11_of, 0.0)
+            s11_of = 0.0
+            s12_it = s12_it + sel(ok[i_l], s12_of, 0.0)
+            s12_of = 0.0
+        unrolled()
     s = s + s_it
     s5 = s5 + s5_it
     s6 = s6 + s6_it
@@ -220,14 +256,31 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s10 = rebase_s10(s10_old, p1_old, p1, s11_old) if seen_old > 0 else s10_old
     s10_it = 0.0
     t4 = p1 if math.isfinite(p1) else 0.0
+    s2_of = 0.0
+    s1_of = 0.0
+    s7_of = 0.0
+    s8_of = 0.0
+    s10_of = 0.0
     for i_l in range(SLOTS):
         t5 = f8(v_x[i_l]) - t4
-        s2_it = s2_it + sel(ok[i_l], t5 * t5, 0.0)
-        s1_it = s1_it + sel(ok[i_l], f8(v_g[i_l]) * t5, 0.0)
+        s2_of = s2_of + t5 * t5
+        s1_of = s1_of + f8(v_g[i_l]) * t5
         t9 = f8(v_g[i_l]) * f8(v_g[i_l]) * t5
-        s7_it = s7_it + sel(ok[i_l], t9 * t5, 0.0)
-        s8_it = s8_it + sel(ok[i_l], t9, 0.0)
-        s10_it = s10_it + sel(ok[i_l], f8(v_b[i_l]) * f8(v_g[i_l]) * t5, 0.0)
+        s7_of = s7_of + t9 * t5
+        s8_of = s8_of + t9
+        s10_of = s10_of + f8(v_b[i_l]) * f8(v_g[i_l]) * t5
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+            s7_it = s7_it + sel(ok[i_l], s7_of, 0.0)
+            s7_of = 0.0
+            s8_it = s8_it + sel(ok[i_l], s8_of, 0.0)
+            s8_of = 0.0
+            s10_it = s10_it + sel(ok[i_l], s10_of, 0.0)
+            s10_of = 0.0
+        unrolled()
     s2 = s2 + s2_it
     s1 = s1 + s1_it
     s7 = s7 + s7_it
@@ -260,42 +313,42 @@ def combine(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
 def settle_s1(p1, s1, s5):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s5
-    return (t13 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
+    t3 = 1.0 + (t1 - t1)
+    t12 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s5
+    return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
 def settle_s7(p1, s7):
     t1 = p1
     t2 = t1 - t1
-    t8 = 1.0 + 2.0 * t2 * 1.0 + t2 * t2 * 1.0
-    return nan if t8 != t8 else s7
+    t6 = 1.0 + 2.0 * t2 + t2 * t2
+    return nan if t6 != t6 else s7
 
 
 @cuda.jit(device=True)
 def settle_s8(p1, s8, s9):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s8 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s9
-    return (t13 if s8 - s8 == 0.0 else nan) if t4 != t4 else s8
+    t3 = 1.0 + (t1 - t1)
+    t12 = s8 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s9
+    return (t12 if s8 - s8 == 0.0 else nan) if t3 != t3 else s8
 
 
 @cuda.jit(device=True)
 def settle_s10(p1, s10, s11):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s10 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s11
-    return (t13 if s10 - s10 == 0.0 else nan) if t4 != t4 else s10
+    t3 = 1.0 + (t1 - t1)
+    t12 = s10 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s11
+    return (t12 if s10 - s10 == 0.0 else nan) if t3 != t3 else s10
 
 
 @cuda.jit(device=True)

@@ -90,6 +90,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -181,28 +197,75 @@ def fold(seen_old, any1_old, s_old, s2_old, any2_old, s3_old, s4_old, any3_old, 
     s9_it = 0.0
     s10 = s10_old
     s10_it = 0.0
+    any1_of = False
+    s_of = 0.0
+    s2_of = 0.0
+    any2_of = False
+    s3_of = 0.0
+    s4_of = 0.0
+    any3_of = False
+    s5_of = 0.0
+    s6_of = 0.0
+    any4_of = False
+    s7_of = 0.0
+    s8_of = 0.0
+    any5_of = False
+    s9_of = 0.0
+    s10_of = 0.0
     for i_l in range(SLOTS):
-        t3 = smaller(floor(5.0 * f8(v_c[i_l])), 4.0)
+        t3 = smaller(floor(f8(f4(5.0)) * f8(v_c[i_l])), 4.0)
         t4 = t3 == 0.0
-        any1_it = any1_it | sel(ok[i_l], t4, False)
-        s_it = s_it + sel(ok[i_l] & t4, f8(v_c[i_l]), 0.0)
-        s2_it = s2_it + sel(ok[i_l] & t4, f8(v_y[i_l]), 0.0)
+        any1_of = any1_of | t4
+        s_of = s_of + f8(sel(t4, v_c[i_l], f4(0.0)))
+        s2_of = s2_of + f8(sel(t4, v_y[i_l], f4(0.0)))
         t5 = t3 == 1.0
-        any2_it = any2_it | sel(ok[i_l], t5, False)
-        s3_it = s3_it + sel(ok[i_l] & t5, f8(v_c[i_l]), 0.0)
-        s4_it = s4_it + sel(ok[i_l] & t5, f8(v_y[i_l]), 0.0)
+        any2_of = any2_of | t5
+        s3_of = s3_of + f8(sel(t5, v_c[i_l], f4(0.0)))
+        s4_of = s4_of + f8(sel(t5, v_y[i_l], f4(0.0)))
         t6 = t3 == 2.0
-        any3_it = any3_it | sel(ok[i_l], t6, False)
-        s5_it = s5_it + sel(ok[i_l] & t6, f8(v_c[i_l]), 0.0)
-        s6_it = s6_it + sel(ok[i_l] & t6, f8(v_y[i_l]), 0.0)
+        any3_of = any3_of | t6
+        s5_of = s5_of + f8(sel(t6, v_c[i_l], f4(0.0)))
+        s6_of = s6_of + f8(sel(t6, v_y[i_l], f4(0.0)))
         t7 = t3 == 3.0
-        any4_it = any4_it | sel(ok[i_l], t7, False)
-        s7_it = s7_it + sel(ok[i_l] & t7, f8(v_c[i_l]), 0.0)
-        s8_it = s8_it + sel(ok[i_l] & t7, f8(v_y[i_l]), 0.0)
+        any4_of = any4_of | t7
+        s7_of = s7_of + f8(sel(t7, v_c[i_l], f4(0.0)))
+        s8_of = s8_of + f8(sel(t7, v_y[i_l], f4(0.0)))
         t8 = t3 == 4.0
-        any5_it = any5_it | sel(ok[i_l], t8, False)
-        s9_it = s9_it + sel(ok[i_l] & t8, f8(v_c[i_l]), 0.0)
-        s10_it = s10_it + sel(ok[i_l] & t8, f8(v_y[i_l]), 0.0)
+        any5_of = any5_of | t8
+        s9_of = s9_of + f8(sel(t8, v_c[i_l], f4(0.0)))
+        s10_of = s10_of + f8(sel(t8, v_y[i_l], f4(0.0)))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            any1_it = any1_it | sel(ok[i_l], any1_of, False)
+            any1_of = False
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            any2_it = any2_it | sel(ok[i_l], any2_of, False)
+            any2_of = False
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+            any3_it = any3_it | sel(ok[i_l], any3_of, False)
+            any3_of = False
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+            s6_it = s6_it + sel(ok[i_l], s6_of, 0.0)
+            s6_of = 0.0
+            any4_it = any4_it | sel(ok[i_l], any4_of, False)
+            any4_of = False
+            s7_it = s7_it + sel(ok[i_l], s7_of, 0.0)
+            s7_of = 0.0
+            s8_it = s8_it + sel(ok[i_l], s8_of, 0.0)
+            s8_of = 0.0
+            any5_it = any5_it | sel(ok[i_l], any5_of, False)
+            any5_of = False
+            s9_it = s9_it + sel(ok[i_l], s9_of, 0.0)
+            s9_of = 0.0
+            s10_it = s10_it + sel(ok[i_l], s10_of, 0.0)
+            s10_of = 0.0
+        unrolled()
     any1 = any1 | any1_it
     s = s + s_it
     s2 = s2 + s2_it
@@ -446,7 +509,7 @@ def plan(c, y):
     arrays = {'c': c, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -21,7 +21,7 @@ Two states a and b
     h2' = q1_b·h2_a + h2_b
 
 Laws:
-Certificate: sha256 21f34021e836c20b8d434493c40e231058bb3e53ff1c520732b08a7a7922b740
+Certificate: sha256 7941c12f6ac077338b813bae2f4571a8f10763ad9bf49406c33d52676e1b4cc7
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python ewma_ewvar_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -21,7 +21,7 @@ Two states a and b
     h2' = q1_b·h2_a + h2_b
 
 Laws:
-Certificate: sha256 21f34021e836c20b8d434493c40e231058bb3e53ff1c520732b08a7a7922b740
+Certificate: sha256 7941c12f6ac077338b813bae2f4571a8f10763ad9bf49406c33d52676e1b4cc7
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python ewma_ewvar_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -100,6 +100,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -116,25 +117,28 @@ SLOTS = TILE + 1
 def fold(seen_old, q1_old, h_old, h2_old, slots, first, thread, length, begin, a, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, q1_old, h_old, h2_old
     seen = i4(seen_old + many)
     q1, h, h2 = q1_old, h_old, h2_old
     begins = sel(seen_old == 0, i4(1), i4(0))
-    t2 = 1.0 - a
+    t1 = i4(min(max(0, -1), 2147483647))
+    t3 = 1.0 - a
+    t10 = i4(min(max(0, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
-        t1 = i8(begin + first + thread * slots + i_l) == 0
-        t4 = f8(1) if t1 else a
-        t5 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        q1, h, h2 = f8(0) if t1 else t2, t4 * f8(t5), t4 * (f8(t5) * f8(t5))
-    for i_l in range(begins, many):
-        t9 = i8(begin + first + thread * slots + i_l) == 0
-        t10 = f8(0) if t9 else t2
-        t13 = f8(1) if t9 else a
-        t14 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        q1, h, h2 = q1 * t10, t10 * h + t13 * f8(t14), t10 * h2 + t13 * (f8(t14) * f8(t14))
+        t2 = i4(begin + first + thread * slots + i_l) == t1
+        t5 = f8(1) if t2 else a
+        t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        q1, h, h2 = f8(0) if t2 else t3, t5 * f8(t6), t5 * (f8(t6) * f8(t6))
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t11 = i4(begin + first + thread * slots + i_l) == t10
+            t12 = f8(0) if t11 else t3
+            t15 = f8(1) if t11 else a
+            t16 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            q1, h, h2 = q1 * t12, t12 * h + t15 * f8(t16), t12 * h2 + t15 * (f8(t16) * f8(t16))
     return seen, q1, h, h2
 
 

@@ -75,6 +75,28 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -114,13 +136,23 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
-@njit(**PART)
-def comes_first(value, best, at):
+def _beats(builder, value, best):
+    """Whether a value beats another, and whether it equals that: NaN beats numbers, and equals NaN."""
+    nan, other = builder.fcmp_unordered("uno", value, value), builder.fcmp_unordered("uno", best, best)
+    beats = builder.or_(builder.fcmp_ordered(">", value, best), builder.and_(nan, builder.not_(other)))
+    return beats, builder.or_(builder.fcmp_ordered("==", value, best), builder.and_(nan, other))
+
+
+@intrinsic
+def comes_first(context, value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
+    def emit(context, builder, signature, args):
+        beats, _ = _beats(builder, *args[:2])
+        return builder.or_(beats, builder.icmp_signed("<", args[2], args[2].type(0)))
+    return types.boolean(value, value, types.int64), emit
 
 
 @njit(**LOOP)
@@ -254,7 +286,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             old_i1 = i1
             old_j1 = j1
             r0 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0(x_tile, n, f8)
             s = s + f8(r0)
             i1, i1_value = best_i1(i1, i1_value, x_tile, t0, n)

@@ -81,6 +81,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -144,22 +160,37 @@ def fold(seen_old, s_old, i1_old, i1_value_old, j1_old, j1_value_old, s1_old, s3
     i1_value = i1_value_old
     j1 = j1_old
     j1_value = j1_value_old
+    s_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
+        s_of = s_of + f8(v_x[i_l])
         i1_it = ok[i_l] and comes_first(f8(v_x[i_l]), i1_value, at[i_l], i1)
         i1_value = sel(i1_it, f8(v_x[i_l]), i1_value)
         i1 = sel(i1_it, i8(at[i_l]), i1)
         j1_it = ok[i_l] and comes_first(-f8(v_x[i_l]), -j1_value, at[i_l], j1)
         j1_value = sel(j1_it, f8(v_x[i_l]), j1_value)
         j1 = sel(j1_it, i8(at[i_l]), j1)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+        unrolled()
     s = s + s_it
     s1 = rebase_s1(i1_old, i1, s1_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     s3 = rebase_s3(j1_old, j1, s3_old) if seen_old > 0 else s3_old
     s3_it = 0.0
+    t1 = i4(min(max(i1, -1), 2147483647))
+    t4 = i4(min(max(j1, -1), 2147483647))
+    s1_of = 0.0
+    s3_of = 0.0
     for i_l in range(SLOTS):
-        s1_it = s1_it + sel(ok[i_l], f8(v_x[i_l]) if i8(at[i_l]) == i1 else f8(0), 0.0)
-        s3_it = s3_it + sel(ok[i_l], f8(v_x[i_l]) if i8(at[i_l]) == j1 else f8(0), 0.0)
+        s1_of = s1_of + f8(v_x[i_l] if i4(at[i_l]) == t1 else f4(0))
+        s3_of = s3_of + f8(v_x[i_l] if i4(at[i_l]) == t4 else f4(0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+        unrolled()
     s1 = s1 + s1_it
     s3 = s3 + s3_it
     return seen, s, i1, i1_value, j1, j1_value, s1, s3
@@ -385,7 +416,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -90,6 +90,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -186,7 +218,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -204,11 +236,11 @@ def fold_0(t, x, n, real):
 
 @njit(**PART)
 def rebase_1(old_m, m, s):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -217,7 +249,7 @@ def rebase_1(old_m, m, s):
 def fold_1(x, m, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -235,39 +267,39 @@ def value_2(m, s):
 
 @njit(**PART)
 def rebase_2(old_p1, p1, old_s1, old_s3, old_s4, old_s5, s2, old_s6):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = math.exp(t3)
     t5 = t4 * t4
     t6 = 1.0 - t5
-    t7 = 0.0 if old_s1 == 0.0 else t6 * old_s1
-    t8 = 0.0 if old_s3 == 0.0 else t3 * old_s3
+    t7 = times(t6, old_s1)
+    t8 = times(t3, old_s3)
     t9 = t7 + t8
     t10 = (-2.0) * t4
     t11 = 2.0 * t5
     t12 = t10 + t11
-    t13 = 0.0 if old_s4 == 0.0 else t12 * old_s4
+    t13 = times(t12, old_s4)
     t14 = t9 + t13
     t15 = t4 * t3
     t16 = (-2.0) * t15
-    t17 = 0.0 if old_s5 == 0.0 else t16 * old_s5
+    t17 = times(t16, old_s5)
     t18 = t14 + t17
-    t19 = 0.0 if s2 == 0.0 else t5 * s2
+    t19 = times(t5, s2)
     t20 = t18 + t19
     t21 = t5 * t3
-    t22 = 0.0 if old_s6 == 0.0 else t21 * old_s6
+    t22 = times(t21, old_s6)
     t23 = t20 + t22
     s2 = t23
     t24 = old_s1 + t8
     s1 = t24
-    t25 = 0.0 if old_s4 == 0.0 else t4 * old_s4
-    t26 = 0.0 if old_s5 == 0.0 else t15 * old_s5
+    t25 = times(t4, old_s4)
+    t26 = times(t15, old_s5)
     t27 = t25 + t26
     s4 = t27
-    t28 = 0.0 if old_s5 == 0.0 else t4 * old_s5
+    t28 = times(t4, old_s5)
     s5 = t28
-    t29 = 0.0 if old_s6 == 0.0 else t5 * old_s6
+    t29 = times(t5, old_s6)
     s6 = t29
     return s2, s1, s4, s5, s6
 
@@ -280,7 +312,7 @@ def fold_2(x, p1, t, n):
     s4 = f4(0.0)
     s5 = f4(0.0)
     s6 = f4(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = t2 * t[i_l]
@@ -308,75 +340,66 @@ def finish(m, s, p1, s2, s1, s3, s4, s5, s6):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = np.log(s)
-    t14 = m + t13
-    p1 = t14
-    t15 = p1
-    t16 = t15 - t15
-    t17 = math.exp(t16)
-    t18 = t17 * t17
-    t19 = 1.0 - t18
-    t20 = t19 * 1.0
-    t21 = t16 * 1.0
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = np.log(s)
+    t13 = m + t12
+    p1 = t13
+    t14 = p1
+    t15 = t14 - t14
+    t16 = math.exp(t15)
+    t17 = t16 * t16
+    t18 = 1.0 - t17
+    t19 = t18 + t15
+    t20 = (-2.0) * t16
+    t21 = 2.0 * t17
     t22 = t20 + t21
-    t23 = (-2.0) * t17
-    t24 = 2.0 * t18
-    t25 = t23 + t24
-    t26 = t25 * 1.0
-    t27 = t22 + t26
-    t28 = t17 * t16
-    t29 = (-2.0) * t28
-    t30 = t29 * 1.0
-    t31 = t27 + t30
-    t32 = t18 * 1.0
-    t33 = t31 + t32
-    t34 = t18 * t16
-    t35 = t34 * 1.0
-    t36 = t33 + t35
-    t37 = t36 != t36
-    t38 = nan if t37 else s2
-    s2 = t38
-    t39 = 1.0 + t21
-    t40 = t39 != t39
-    t41 = s1 - s1
-    t42 = t41 == 0.0
-    t43 = p1 - p1
-    t44 = t43 == 0.0
-    t45 = p1 if t44 else f8(0)
-    t46 = t45 - p1
-    t47 = t46 * s3
-    t48 = s1 + t47
-    t49 = t48 if t42 else nan
-    t50 = t49 if t40 else s1
-    s1 = t50
-    t51 = t17 * 1.0
-    t52 = t28 * 1.0
-    t53 = t51 + t52
-    t54 = t53 != t53
-    t55 = nan if t54 else s4
-    s4 = t55
-    t56 = t51 != t51
-    t57 = math.exp(t46)
-    t58 = t57 * s5
-    t59 = t58 if t56 else s5
-    s5 = t59
-    t60 = t32 != t32
-    t61 = t57 * t57
-    t62 = t61 * s6
-    t63 = t62 if t60 else s6
-    s6 = t63
-    t64 = -s2
-    out0 = f4(t64)
+    t23 = t19 + t22
+    t24 = t16 * t15
+    t25 = (-2.0) * t24
+    t26 = t23 + t25
+    t27 = t26 + t17
+    t28 = t17 * t15
+    t29 = t27 + t28
+    t30 = t29 != t29
+    t31 = nan if t30 else s2
+    s2 = t31
+    t32 = 1.0 + t15
+    t33 = t32 != t32
+    t34 = s1 - s1
+    t35 = t34 == 0.0
+    t36 = p1 - p1
+    t37 = t36 == 0.0
+    t38 = p1 if t37 else f8(0)
+    t39 = t38 - p1
+    t40 = t39 * s3
+    t41 = s1 + t40
+    t42 = t41 if t35 else nan
+    t43 = t42 if t33 else s1
+    s1 = t43
+    t44 = t16 + t24
+    t45 = t44 != t44
+    t46 = nan if t45 else s4
+    s4 = t46
+    t47 = t16 != t16
+    t48 = math.exp(t39)
+    t49 = t48 * s5
+    t50 = t49 if t47 else s5
+    s5 = t50
+    t51 = t17 != t17
+    t52 = t48 * t48
+    t53 = t52 * s6
+    t54 = t53 if t51 else s6
+    s6 = t54
+    t55 = -s2
+    out0 = f4(t55)
     return s, p1, s2, s1, s4, s5, s6, out0
 
 
@@ -409,7 +432,7 @@ def sweep(first, last, tile, block, b_x, x, b_t, t, n_l, out0):
             old_s5 = s5
             old_s6 = s6
             r0, r1 = fold_0(t_tile, x_tile, n, f4)
-            if not np.isfinite(r1):
+            if not finite(r1):
                 r0, r1 = fold_0(t_tile, x_tile, n, f8)
             m = larger(m, f8(r0))
             s3 = s3 + f8(r1)

@@ -98,6 +98,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -135,14 +136,15 @@ def make_S2(span, thread, cells_S2, slots, cells_p, n_c, skew_p, shift_p, mask_p
 def fold(seen_old, s2_old, slots, first, span, thread, length, cells_S1, cells_p, n_c, skew_p, shift_p, mask_p, cells_S2, n_u, s):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s2_old
     seen = i4(seen_old + many)
     s2 = s2_old
     s2_it = f4(0.0)
     for i_l in range(slots):
-        s2_it = s2_it + sel(first + i_l * span + thread < length, math.sqrt(cells_S1[i_l * span + thread]), f4(0.0))
+        t1 = math.sqrt(cells_S1[i_l * span + thread])
+        s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t1, f4(0.0))
     s2 = s2 + f8(s2_it)
     for i_l in range(slots):
         t3 = f4(1.0) / math.sqrt(cells_S1[i_l * span + thread])
@@ -150,7 +152,7 @@ def fold(seen_old, s2_old, slots, first, span, thread, length, cells_S1, cells_p
             t4 = cells_p[cell(i_l * span + thread, n_c, i_c + skew_p, shift_p, mask_p)] * t3
             for i_u in range(n_u):
                 t5 = t4 * cells_S2[i_u * slots * span + i_l * span + thread]
-                s[i_c * n_u + i_u] = s[i_c * n_u + i_u] + sel(first + i_l * span + thread < length, f8(t5), 0.0)
+                s[i_c * n_u + i_u] = s[i_c * n_u + i_u] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5), 0.0)
     return seen, s2
 
 

@@ -118,6 +118,30 @@ def fill(context, array, value):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -144,7 +168,7 @@ larger = _extreme("llvm.maximum")
 @njit(**PART)
 def rounded(x, mantissa, smallest, largest, beyond):
     """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
-    if not np.isfinite(x):
+    if not finite(x):
         return x if x != x else np.copysign(beyond, x)
     exponent = max(math.frexp(x)[1] - 1, smallest) - mantissa
     near = math.ldexp(np.rint(math.ldexp(x, -exponent)), exponent)
@@ -366,7 +390,7 @@ def value_1(m):
 def rebase_1(s, old_p1, p1, n_o):
     t1 = 1.0 if old_p1 == p1 else old_p1 / p1
     for i_o in range(n_o):
-        t2 = f4(0.0) if s[i_o] == f4(0.0) else f4(t1) * s[i_o]
+        t2 = times(f4(t1), s[i_o])
         s[i_o] = t2
 
 
@@ -389,15 +413,14 @@ def finish(m):
 @njit(**PART)
 def finish_b(s, p1, n_o, out0, m):
     t1 = p1 / p1
-    t2 = t1 * 1.0
-    t3 = t2 != t2
+    t2 = t1 != t1
     for i_o in range(n_o):
-        t4 = f4(nan) if t3 else s[i_o]
-        s[i_o] = t4
-    t5 = m / 448.0
+        t3 = f4(nan) if t2 else s[i_o]
+        s[i_o] = t3
+    t4 = m / 448.0
     for i_o in range(n_o):
-        t6 = s[i_o] * f4(t5)
-        out0[i_o] = t6
+        t5 = s[i_o] * f4(t4)
+        out0[i_o] = t5
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)

@@ -161,8 +161,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -231,11 +230,11 @@ def make(stage, warps, TILE, vector, n_o):
         load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, n_l - t0, n_o - begin_o, TILE, WIDTH_W, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, n_l, p_x, first_l, p_s, o_s):
+    def fold(full, held_m, seen_old, n_l, p_x, first_l, p_s, o_s):
         t1 = f4(1.0) / f4(448.0)
         for r in range(2):
             m_old = held_m[r]
-            p1_old = m_old * t1
+            p1_old = sel(seen_old > 0, m_old * t1, f4(0))
             m = m_old
             m_it = f4(-inf)
             for i_l in range(COLUMNS):
@@ -259,12 +258,12 @@ def make(stage, warps, TILE, vector, n_o):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, o_s, b_s):
+    def merge(held_m, other_m, seen_old, seen_part, o_s, b_s):
         t1 = f4(1.0) / f4(448.0)
         for r in range(2):
             m_old, m_part = held_m[r], other_m[r]
-            p1_old = m_old * t1
-            p1_part = m_part * t1
+            p1_old = sel(seen_old > 0, m_old * t1, f4(0))
+            p1_part = sel(seen_part > 0, m_part * t1, f4(0))
             m = larger(m_old, m_part)
             p1 = m * t1
             t6 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
@@ -282,10 +281,10 @@ def make(stage, warps, TILE, vector, n_o):
             m = held_m[r]
             t2 = m * t1
             p1 = t2
-            t4 = p1 / p1 * f4(1.0)
-            t5 = t4 != t4
+            t3 = p1 / p1
+            t4 = t3 != t3
             for i_o in range(SPAN_o // 4):
-                o_s[r, i_o] = sel(t5, f4(nan), o_s[r, i_o])
+                o_s[r, i_o] = sel(t4, f4(nan), o_s[r, i_o])
                 unrolled()
             for i_o in range(SPAN_o // 4):
                 y_0[r, i_o] = o_s[r, i_o] * t2
@@ -337,7 +336,7 @@ def make(stage, warps, TILE, vector, n_o):
                             b_s[r, i] = part_s[place * n_o + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, o_s, b_s)
+                merge(held_m, other_m, seen_old, seen_part, o_s, b_s)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -357,9 +356,9 @@ def make(stage, warps, TILE, vector, n_o):
                 many = i4(min(TILE, n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 if t0 + TILE <= n_l:
-                    fold(True, held_m, n_l, p_x, first_l, p_s, o_s)
+                    fold(True, held_m, seen_old, n_l, p_x, first_l, p_s, o_s)
                 else:
-                    fold(False, held_m, n_l, p_x, first_l, p_s, o_s)
+                    fold(False, held_m, seen_old, n_l, p_x, first_l, p_s, o_s)
                 add_weighted_rows(p_s, tile + AT_W, lane, WIDTH_W, TILE, SPAN_o, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

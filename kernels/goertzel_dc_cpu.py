@@ -78,6 +78,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -119,7 +151,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -156,13 +188,13 @@ def value_1(s, n_l):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_s1, s3, old_s4):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+    t4 = times(t3, old_s1)
     t5 = s2 + t4
     s2 = t5
-    t6 = 0.0 if old_s4 == 0.0 else t3 * old_s4
+    t6 = times(t3, old_s4)
     t7 = s3 + t6
     s3 = t7
     return s2, s3
@@ -173,7 +205,7 @@ def fold_1(start, x, p1, n):
     wide_vectors()
     s2 = 0.0
     s3 = 0.0
-    t3 = p1 if np.isfinite(p1) else 0.0
+    t3 = anchored(p1)
     for i_l in range(n):
         t1 = 0.4 * f8((start + i_l))
         t2 = np.cos(t1)
@@ -192,31 +224,30 @@ def finish(s, n_l, p1, s2, s1, s3, s4):
     p1 = t1
     t2 = p1
     t3 = t2 - t2
-    t4 = t3 * 1.0
-    t5 = 1.0 + t4
-    t6 = t5 != t5
-    t7 = s2 - s2
-    t8 = t7 == 0.0
-    t9 = p1 - p1
-    t10 = t9 == 0.0
-    t11 = p1 if t10 else f8(0)
-    t12 = t11 - p1
-    t13 = t12 * s1
-    t14 = s2 + t13
-    t15 = t14 if t8 else nan
-    t16 = t15 if t6 else s2
-    s2 = t16
-    t17 = s3 - s3
-    t18 = t17 == 0.0
-    t19 = t12 * s4
-    t20 = s3 + t19
-    t21 = t20 if t18 else nan
-    t22 = t21 if t6 else s3
-    s3 = t22
-    t23 = s2 * s2
-    t24 = s3 * s3
-    t25 = t23 + t24
-    out0 = f4(t25)
+    t4 = 1.0 + t3
+    t5 = t4 != t4
+    t6 = s2 - s2
+    t7 = t6 == 0.0
+    t8 = p1 - p1
+    t9 = t8 == 0.0
+    t10 = p1 if t9 else f8(0)
+    t11 = t10 - p1
+    t12 = t11 * s1
+    t13 = s2 + t12
+    t14 = t13 if t7 else nan
+    t15 = t14 if t5 else s2
+    s2 = t15
+    t16 = s3 - s3
+    t17 = t16 == 0.0
+    t18 = t11 * s4
+    t19 = s3 + t18
+    t20 = t19 if t17 else nan
+    t21 = t20 if t5 else s3
+    s3 = t21
+    t22 = s2 * s2
+    t23 = s3 * s3
+    t24 = t22 + t23
+    out0 = f4(t24)
     return p1, s2, s3, out0
 
 
@@ -244,7 +275,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             s1 = s1 + r0
             s4 = s4 + r1
             r0 = fold_0b(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0b(x_tile, n, f8)
             s = s + f8(r0)
             p1 = value_1(s, seen)

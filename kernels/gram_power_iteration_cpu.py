@@ -332,8 +332,7 @@ def make_S1(S1, X, n_c, n):
     for i_l in range(n):
         t1 = 0.0
         for i_c in range(n_c):
-            t2 = f8(X[i_l, i_c]) * 1.0
-            t1 = t1 + t2
+            t1 = t1 + f8(X[i_l, i_c])
         S1[i_l] = f4(t1)
 
 

@@ -104,6 +104,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -121,7 +122,7 @@ def make_S1(span, thread, cells_S1, cells_X, n_c, skew_X, shift_X, mask_X, slots
     for i_l in range(slots):
         t1 = 0.0
         for i_c in range(n_c):
-            t1 = t1 + f8(cells_X[cell(i_l * span + thread, n_c, i_c + skew_X, shift_X, mask_X)]) * 1.0
+            t1 = t1 + f8(cells_X[cell(i_l * span + thread, n_c, i_c + skew_X, shift_X, mask_X)])
         cells_S1[i_l * span + thread] = f4(t1)
 
 
@@ -129,19 +130,19 @@ def make_S1(span, thread, cells_S1, cells_X, n_c, skew_X, shift_X, mask_X, slots
 def fold(seen_old, slots, first, span, thread, length, cells_X, n_c, skew_X, shift_X, mask_X, cells_S1, s, s1, n_c__1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old
     seen = i4(seen_old + many)
     for i_l in range(slots):
         for i_c in range(n_c):
             t1 = cells_X[cell(i_l * span + thread, n_c, i_c + skew_X, shift_X, mask_X)] * cells_S1[i_l * span + thread]
-            s[i_c] = s[i_c] + sel(first + i_l * span + thread < length, t1, f4(0.0))
+            s[i_c] = s[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t1, f4(0.0))
     for i_l in range(slots):
         for i_c in range(n_c):
             for i_c__1 in range(n_c__1):
                 t2 = f8(cells_X[cell(i_l * span + thread, n_c, i_c + skew_X, shift_X, mask_X)]) * f8(cells_X[cell(i_l * span + thread, n_c, i_c__1 + skew_X, shift_X, mask_X)])
-                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(first + i_l * span + thread < length, t2, 0.0)
+                s1[i_c * n_c + i_c__1] = s1[i_c * n_c + i_c__1] + sel(i4(first + i_l * span + thread) < i4(length), t2, 0.0)
     return seen
 
 

@@ -74,6 +74,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -169,24 +193,24 @@ def fold_0(x, y, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, old_m2, m2, s2, s1):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
-    t6 = old_m2 if np.isfinite(old_m2) else 0.0
-    t7 = m2 if np.isfinite(m2) else 0.0
+    t6 = anchored(old_m2)
+    t7 = anchored(m2)
     t8 = t6 - t7
     t9 = math.exp(t8)
-    t10 = 0.0 if s2 == 0.0 else t9 * s2
+    t10 = times(t9, s2)
     s2 = t10
     t11 = 0.5 * t3
     t12 = math.exp(t11)
     t13 = 0.5 * t8
     t14 = math.exp(t13)
     t15 = t12 * t14
-    t16 = 0.0 if s1 == 0.0 else t15 * s1
+    t16 = times(t15, s1)
     s1 = t16
     return s, s2, s1
 
@@ -197,8 +221,8 @@ def fold_1(x, m, y, m2, n):
     s = f4(0.0)
     s2 = f4(0.0)
     s1 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
-    t4 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(m)
+    t4 = anchored(m2)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -220,55 +244,52 @@ def finish(m, s, m2, s2, s1, s3):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = m2
-    t14 = t13 - t13
-    t15 = math.exp(t14)
-    t16 = t15 * 1.0
-    t17 = t16 != t16
-    t18 = m2 - m2
-    t19 = t18 == 0.0
-    t20 = m2 if t19 else f8(0)
-    t21 = t20 - m2
-    t22 = math.exp(t21)
-    t23 = t22 * s2
-    t24 = t23 if t17 else s2
-    s2 = t24
-    t25 = 0.5 * t2
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = m2
+    t13 = t12 - t12
+    t14 = math.exp(t13)
+    t15 = t14 != t14
+    t16 = m2 - m2
+    t17 = t16 == 0.0
+    t18 = m2 if t17 else f8(0)
+    t19 = t18 - m2
+    t20 = math.exp(t19)
+    t21 = t20 * s2
+    t22 = t21 if t15 else s2
+    s2 = t22
+    t23 = 0.5 * t2
+    t24 = math.exp(t23)
+    t25 = 0.5 * t13
     t26 = math.exp(t25)
-    t27 = 0.5 * t14
-    t28 = math.exp(t27)
-    t29 = t26 * t28
-    t30 = t29 * 1.0
-    t31 = t30 != t30
-    t32 = 0.5 * t9
-    t33 = math.exp(t32)
-    t34 = 0.5 * t21
-    t35 = math.exp(t34)
-    t36 = t33 * t35
-    t37 = t36 * s1
-    t38 = t37 if t31 else s1
-    s1 = t38
-    t39 = 1.0 / s
-    t40 = np.sqrt(t39)
-    t41 = 1.0 / s2
-    t42 = np.sqrt(t41)
-    t43 = t40 * t42
-    t44 = t43 * s1
-    s3 = t44
-    t45 = 1.0 - s3
-    t46 = larger(t45, 0.0)
-    t47 = np.sqrt(t46)
-    out0 = f4(t47)
+    t27 = t24 * t26
+    t28 = t27 != t27
+    t29 = 0.5 * t8
+    t30 = math.exp(t29)
+    t31 = 0.5 * t19
+    t32 = math.exp(t31)
+    t33 = t30 * t32
+    t34 = t33 * s1
+    t35 = t34 if t28 else s1
+    s1 = t35
+    t36 = 1.0 / s
+    t37 = np.sqrt(t36)
+    t38 = 1.0 / s2
+    t39 = np.sqrt(t38)
+    t40 = t37 * t39
+    t41 = t40 * s1
+    s3 = t41
+    t42 = 1.0 - s3
+    t43 = larger(t42, 0.0)
+    t44 = np.sqrt(t43)
+    out0 = f4(t44)
     return s, s2, s1, s3, out0
 
 

@@ -34,6 +34,7 @@ import time
 from math import prod
 
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.extending import intrinsic
 
@@ -73,6 +74,28 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -96,7 +119,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -165,7 +188,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2):
             r0 = fold_0a(x_tile, n)
             s4 = s4 + r0
             r0, r1 = fold_0b(x_tile, n, f4)
-            if not np.isfinite(r0) or not sound(r1):
+            if not finite(r0) or not sound(r1):
                 r0, r1 = fold_0b(x_tile, n, f8)
             s = s + f8(r0)
             s1 = s1 + f8(r1)

@@ -41,6 +41,7 @@ from numba.cuda.extending import intrinsic
 
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf = np.inf
 KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
 
 def ptx(text, results, operands, memory=False, warp=False):
@@ -75,6 +76,22 @@ address = pointer(1, types.int64)
 def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
+
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
 
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
@@ -118,10 +135,22 @@ def fold(seen_old, s_old, s1_old, s4_old, ok, v_x):
     s1_it = f4(0.0)
     s4 = s4_old
     s4_it = f4(0.0)
+    s_of = f4(0.0)
+    s1_of = f4(0.0)
+    s4_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], v_x[i_l], f4(0.0))
-        s1_it = s1_it + sel(ok[i_l], v_x[i_l] * v_x[i_l], f4(0.0))
-        s4_it = s4_it + sel(ok[i_l], v_x[i_l] ** f4(1.5), f4(0.0))
+        s_of = s_of + v_x[i_l]
+        s1_of = s1_of + v_x[i_l] * v_x[i_l]
+        t2 = v_x[i_l]
+        s4_of = s4_of + sel(t2 == f4(-inf), f4(inf), math.sqrt(t2) * t2)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s4_it = s4_it + sel(ok[i_l], s4_of, f4(0.0))
+            s4_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s1 = s1 + f8(s1_it)
     s4 = s4 + f8(s4_it)
@@ -155,7 +184,8 @@ def output_1(s2):
 
 @cuda.jit(device=True)
 def value_s3(s, s4):
-    return (1.0 / s) ** 1.5 * s4
+    t2 = 1.0 / s
+    return sel(t2 == -inf, inf, math.sqrt(t2) * t2) * s4
 
 
 @cuda.jit(device=True)
@@ -296,7 +326,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -70,6 +70,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -124,12 +140,22 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_a, v_t, v_p, v_n_):
     s2_it = f4(0.0)
     s3 = s3_old
     s3_it = f4(0.0)
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
+    s3_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], larger(f4(1.0) - v_a[i_l] * v_t[i_l], f4(0.0)), f4(0.0))
-        t10 = larger(abs(v_a[i_l] - v_p[i_l]) - abs(v_a[i_l] - v_n_[i_l]) + f4(1.0), f4(0.0))
-        s2_it = s2_it + sel(ok[i_l], t10, f4(0.0))
+        s_of = s_of + larger(f4(1.0) - v_a[i_l] * v_t[i_l], f4(0.0))
+        s2_of = s2_of + larger(abs(v_a[i_l] - v_p[i_l]) - abs(v_a[i_l] - v_n_[i_l]) + f4(1.0), f4(0.0))
         t11 = abs(v_p[i_l])
-        s3_it = s3_it + sel(ok[i_l], t11 * math.log(t11 / abs(v_a[i_l])), f4(0.0))
+        s3_of = s3_of + t11 * math.log(t11 / abs(v_a[i_l]))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     s3 = s3 + f8(s3_it)
@@ -321,7 +347,7 @@ def plan(a, p, n_, t):
     arrays = {'a': a, 'p': p, 'n_': n_, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -1,4 +1,4 @@
-"""hmm_forward: one pass over l, 12 words of state per row, ordered merge.
+"""hmm_forward: one pass over l, 13 words of state per row, ordered merge.
 
 α_l(j) = Σ_i α_{l−1}(i) e^{A_ij + E_l(j)} over three states, from e^{π + E_1}: log Σ α_L.
 
@@ -17,18 +17,19 @@ The operator
         return log(scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=0) + scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=1) + scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=2))
 
 One more element (a prime marks the new value)
-    h1'  = h1·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h6·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h9·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h'   = h·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + exp(Σ_s (E[l,s] if s = 0 else 0))·(exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h3·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h4'  = h4·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h7·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h10·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h5'  = h5·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h8·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h11·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h6'  = h1·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h6·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h9·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h2'  = h·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + exp(Σ_s (E[l,s] if s = 1 else 0))·(exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h3·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h7'  = h4·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h7·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h10·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h8'  = h5·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h8·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h11·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h9'  = h1·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h6·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h9·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h3'  = h·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + exp(Σ_s (E[l,s] if s = 2 else 0))·(exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h3·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h10' = h4·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h7·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h10·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h11' = h5·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h8·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h11·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h1'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h'   = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + (exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h4'  = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h5'  = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h6'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h2'  = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + (exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h7'  = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h8'  = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h9'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h3'  = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + (exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h10' = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h11' = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    e'   = e
 
 Two states a and b
     h1'  = h1_b·h1_a + h4_b·h6_a + h5_b·h9_a
@@ -43,6 +44,7 @@ Two states a and b
     h3'  = h9_b·h_a + h3_b + h10_b·h2_a + h11_b·h3_a
     h10' = h9_b·h4_a + h10_b·h7_a + h11_b·h10_a
     h11' = h9_b·h5_a + h10_b·h8_a + h11_b·h11_a
+    e'   = e_a + e_b
 
 Dangers
     exp(Σ_s (E[l,s] if s = 0 else 0)) may overflow: nothing bounds its exponent
@@ -50,7 +52,7 @@ Dangers
     exp(Σ_s (E[l,s] if s = 2 else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 a30f6125e1e30768f668d8889e49a97d04ca326b4d58ca4dd569fef3720a75f2
+Certificate: sha256 931f832f4f639bcc43a6792a2f7dfe4f53a02e40ab16b1423accc394599a26f9
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python hmm_forward_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -145,16 +147,6 @@ def wide_vectors(context):
     return types.none(), emit
 
 
-@intrinsic
-def seldom(context):
-    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
-    def emit(context, builder, signature, args):
-        for name in ("minsize", "noinline"):
-            builder.function.attributes.add(name)
-        return context.get_dummy_value()
-    return types.none(), emit
-
-
 EXACT = ("contract",)
 
 
@@ -200,10 +192,8 @@ def make_S1(S1, E, n_s, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_s in range(n_s):
-            t2 = i_s == 0
-            t3 = f8(E[i_l, i_s]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 0 < n_s:
+            t1 = t1 + f8(E[i_l, 0])
         S1[i_l] = f4(t1)
 
 
@@ -212,10 +202,8 @@ def make_S2(S2, E, n_s, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_s in range(n_s):
-            t2 = i_s == 1
-            t3 = f8(E[i_l, i_s]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 1 < n_s:
+            t1 = t1 + f8(E[i_l, 1])
         S2[i_l] = f4(t1)
 
 
@@ -224,10 +212,8 @@ def make_S3(S3, E, n_s, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_s in range(n_s):
-            t2 = i_s == 2
-            t3 = f8(E[i_l, i_s]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 2 < n_s:
+            t1 = t1 + f8(E[i_l, 2])
         S3[i_l] = f4(t1)
 
 
@@ -256,179 +242,144 @@ def make_S6(S6, S3, n):
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(h, h2, h3, S4, start, A, n_s, n_t, pi, S5, S6, n):
-    seldom()
+def steps_0_of_row(h, h2, h3, e, start, S4, A, n_s, n_t, pi, S5, S6, n):
     t2 = 0.0
-    for i_t in range(n_t):
-        t3 = i_t == 0
-        t4 = 0.0
-        for i_s in range(n_s):
-            t5 = i_s == 0
-            t6 = f8(A[i_s, i_t]) if t5 else f8(0)
-            t4 = t4 + t6
-        t7 = t4 if t3 else f8(0)
-        t2 = t2 + t7
-    t8 = math.exp(t2)
-    t12 = 0.0
-    for i_s in range(n_s):
-        t13 = i_s == 0
-        t14 = f8(pi[i_s]) if t13 else f8(0)
-        t12 = t12 + t14
-    t15 = math.exp(t12)
-    t19 = 0.0
-    for i_t in range(n_t):
-        t20 = i_t == 0
+    if 0 < n_t:
+        t3 = 0.0
+        if 0 < n_s:
+            t3 = t3 + f8(A[0, 0])
+        t2 = t2 + t3
+    t4 = math.exp(t2)
+    t8 = 0.0
+    if 0 < n_s:
+        t8 = t8 + f8(pi[0])
+    t9 = math.exp(t8)
+    t13 = 0.0
+    if 0 < n_t:
+        t14 = 0.0
+        if 1 < n_s:
+            t14 = t14 + f8(A[1, 0])
+        t13 = t13 + t14
+    t15 = math.exp(t13)
+    t20 = 0.0
+    if 0 < n_t:
         t21 = 0.0
-        for i_s in range(n_s):
-            t22 = i_s == 1
-            t23 = f8(A[i_s, i_t]) if t22 else f8(0)
-            t21 = t21 + t23
-        t24 = t21 if t20 else f8(0)
-        t19 = t19 + t24
-    t25 = math.exp(t19)
-    t30 = 0.0
-    for i_t in range(n_t):
-        t31 = i_t == 0
-        t32 = 0.0
-        for i_s in range(n_s):
-            t33 = i_s == 2
-            t34 = f8(A[i_s, i_t]) if t33 else f8(0)
-            t32 = t32 + t34
-        t35 = t32 if t31 else f8(0)
-        t30 = t30 + t35
-    t36 = math.exp(t30)
-    t41 = 0.0
-    for i_t in range(n_t):
-        t42 = i_t == 1
-        t43 = 0.0
-        for i_s in range(n_s):
-            t44 = i_s == 0
-            t45 = f8(A[i_s, i_t]) if t44 else f8(0)
-            t43 = t43 + t45
-        t46 = t43 if t42 else f8(0)
-        t41 = t41 + t46
-    t47 = math.exp(t41)
-    t51 = 0.0
-    for i_s in range(n_s):
-        t52 = i_s == 1
-        t53 = f8(pi[i_s]) if t52 else f8(0)
-        t51 = t51 + t53
-    t54 = math.exp(t51)
+        if 2 < n_s:
+            t21 = t21 + f8(A[2, 0])
+        t20 = t20 + t21
+    t22 = math.exp(t20)
+    t27 = 0.0
+    if 1 < n_t:
+        t28 = 0.0
+        if 0 < n_s:
+            t28 = t28 + f8(A[0, 1])
+        t27 = t27 + t28
+    t29 = math.exp(t27)
+    t33 = 0.0
+    if 1 < n_s:
+        t33 = t33 + f8(pi[1])
+    t34 = math.exp(t33)
+    t38 = 0.0
+    if 1 < n_t:
+        t39 = 0.0
+        if 1 < n_s:
+            t39 = t39 + f8(A[1, 1])
+        t38 = t38 + t39
+    t40 = math.exp(t38)
+    t45 = 0.0
+    if 1 < n_t:
+        t46 = 0.0
+        if 2 < n_s:
+            t46 = t46 + f8(A[2, 1])
+        t45 = t45 + t46
+    t47 = math.exp(t45)
+    t52 = 0.0
+    if 2 < n_t:
+        t53 = 0.0
+        if 0 < n_s:
+            t53 = t53 + f8(A[0, 2])
+        t52 = t52 + t53
+    t54 = math.exp(t52)
     t58 = 0.0
-    for i_t in range(n_t):
-        t59 = i_t == 1
-        t60 = 0.0
-        for i_s in range(n_s):
-            t61 = i_s == 1
-            t62 = f8(A[i_s, i_t]) if t61 else f8(0)
-            t60 = t60 + t62
-        t63 = t60 if t59 else f8(0)
-        t58 = t58 + t63
-    t64 = math.exp(t58)
-    t69 = 0.0
-    for i_t in range(n_t):
-        t70 = i_t == 1
+    if 2 < n_s:
+        t58 = t58 + f8(pi[2])
+    t59 = math.exp(t58)
+    t63 = 0.0
+    if 2 < n_t:
+        t64 = 0.0
+        if 1 < n_s:
+            t64 = t64 + f8(A[1, 2])
+        t63 = t63 + t64
+    t65 = math.exp(t63)
+    t70 = 0.0
+    if 2 < n_t:
         t71 = 0.0
-        for i_s in range(n_s):
-            t72 = i_s == 2
-            t73 = f8(A[i_s, i_t]) if t72 else f8(0)
-            t71 = t71 + t73
-        t74 = t71 if t70 else f8(0)
-        t69 = t69 + t74
-    t75 = math.exp(t69)
-    t80 = 0.0
-    for i_t in range(n_t):
-        t81 = i_t == 2
-        t82 = 0.0
-        for i_s in range(n_s):
-            t83 = i_s == 0
-            t84 = f8(A[i_s, i_t]) if t83 else f8(0)
-            t82 = t82 + t84
-        t85 = t82 if t81 else f8(0)
-        t80 = t80 + t85
-    t86 = math.exp(t80)
-    t90 = 0.0
-    for i_s in range(n_s):
-        t91 = i_s == 2
-        t92 = f8(pi[i_s]) if t91 else f8(0)
-        t90 = t90 + t92
-    t93 = math.exp(t90)
-    t97 = 0.0
-    for i_t in range(n_t):
-        t98 = i_t == 2
-        t99 = 0.0
-        for i_s in range(n_s):
-            t100 = i_s == 1
-            t101 = f8(A[i_s, i_t]) if t100 else f8(0)
-            t99 = t99 + t101
-        t102 = t99 if t98 else f8(0)
-        t97 = t97 + t102
-    t103 = math.exp(t97)
-    t108 = 0.0
-    for i_t in range(n_t):
-        t109 = i_t == 2
-        t110 = 0.0
-        for i_s in range(n_s):
-            t111 = i_s == 2
-            t112 = f8(A[i_s, i_t]) if t111 else f8(0)
-            t110 = t110 + t112
-        t113 = t110 if t109 else f8(0)
-        t108 = t108 + t113
-    t114 = math.exp(t108)
+        if 2 < n_s:
+            t71 = t71 + f8(A[2, 2])
+        t70 = t70 + t71
+    t72 = math.exp(t70)
     for i_l in range(0, n):
         t1 = (start + i_l) == 0
-        t9 = f8(0) if t1 else t8
+        t5 = f8(S4[i_l]) * t4
+        t6 = f8(0) if t1 else t5
+        t7 = t6 * h
         t10 = f8(S4[i_l]) * t9
-        t11 = t10 * h
-        t16 = t15 if t1 else f8(0)
-        t17 = f8(S4[i_l]) * t16
-        t18 = t11 + t17
-        t26 = f8(0) if t1 else t25
-        t27 = f8(S4[i_l]) * t26
-        t28 = t27 * h2
-        t29 = t18 + t28
-        t37 = f8(0) if t1 else t36
-        t38 = f8(S4[i_l]) * t37
-        t39 = t38 * h3
-        t40 = t29 + t39
-        t48 = f8(0) if t1 else t47
-        t49 = f8(S5[i_l]) * t48
-        t50 = t49 * h
-        t55 = t54 if t1 else f8(0)
-        t56 = f8(S5[i_l]) * t55
-        t57 = t50 + t56
-        t65 = f8(0) if t1 else t64
-        t66 = f8(S5[i_l]) * t65
-        t67 = t66 * h2
-        t68 = t57 + t67
-        t76 = f8(0) if t1 else t75
-        t77 = f8(S5[i_l]) * t76
-        t78 = t77 * h3
-        t79 = t68 + t78
-        t87 = f8(0) if t1 else t86
-        t88 = f8(S6[i_l]) * t87
-        t89 = t88 * h
-        t94 = t93 if t1 else f8(0)
-        t95 = f8(S6[i_l]) * t94
-        t96 = t89 + t95
-        t104 = f8(0) if t1 else t103
-        t105 = f8(S6[i_l]) * t104
-        t106 = t105 * h2
-        t107 = t96 + t106
-        t115 = f8(0) if t1 else t114
-        t116 = f8(S6[i_l]) * t115
-        t117 = t116 * h3
-        t118 = t107 + t117
-        h, h2, h3 = t40, t79, t118
-    return h, h2, h3
+        t11 = t10 if t1 else f8(0)
+        t12 = t7 + t11
+        t16 = f8(S4[i_l]) * t15
+        t17 = f8(0) if t1 else t16
+        t18 = t17 * h2
+        t19 = t12 + t18
+        t23 = f8(S4[i_l]) * t22
+        t24 = f8(0) if t1 else t23
+        t25 = t24 * h3
+        t26 = t19 + t25
+        t30 = f8(S5[i_l]) * t29
+        t31 = f8(0) if t1 else t30
+        t32 = t31 * h
+        t35 = f8(S5[i_l]) * t34
+        t36 = t35 if t1 else f8(0)
+        t37 = t32 + t36
+        t41 = f8(S5[i_l]) * t40
+        t42 = f8(0) if t1 else t41
+        t43 = t42 * h2
+        t44 = t37 + t43
+        t48 = f8(S5[i_l]) * t47
+        t49 = f8(0) if t1 else t48
+        t50 = t49 * h3
+        t51 = t44 + t50
+        t55 = f8(S6[i_l]) * t54
+        t56 = f8(0) if t1 else t55
+        t57 = t56 * h
+        t60 = f8(S6[i_l]) * t59
+        t61 = t60 if t1 else f8(0)
+        t62 = t57 + t61
+        t66 = f8(S6[i_l]) * t65
+        t67 = f8(0) if t1 else t66
+        t68 = t67 * h2
+        t69 = t62 + t68
+        t73 = f8(S6[i_l]) * t72
+        t74 = f8(0) if t1 else t73
+        t75 = t74 * h3
+        t76 = t69 + t75
+        h, h2, h3 = t26, t51, t76
+        size = max(max(abs(h), abs(h2)), abs(h3))
+        if not 2.0**-300 <= size <= 2.0**300:
+            size = max(max((abs(h) if h - h == 0 else 0.0), (abs(h2) if h2 - h2 == 0 else 0.0)), (abs(h3) if h3 - h3 == 0 else 0.0))
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            h, h2, h3 = h * power, h2 * power, h3 * power
+            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+    return h, h2, h3, e
 
 
 @njit(**PART)
-def finish(h, h2, h3):
+def finish(h, h2, h3, e):
     t1 = h + h2
     t2 = t1 + h3
     t3 = np.log(t2)
-    out0 = f4(t3)
+    t4 = 0.6931471805599453 * e
+    t5 = t3 + t4
+    out0 = f4(t5)
     return out0
 
 
@@ -457,6 +408,7 @@ def sweep(first, last, tile, block, b_E, E, b_A, A, b_pi, pi, n_l, n_s, n_t, out
         h3 = f8(0.0)
         h10 = f8(0.0)
         h11 = f8(1.0)
+        e = f8(0.0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -473,8 +425,8 @@ def sweep(first, last, tile, block, b_E, E, b_A, A, b_pi, pi, n_l, n_s, n_t, out
             make_S4(S4, S1, n)
             make_S5(S5, S2, n)
             make_S6(S6, S3, n)
-            h, h2, h3 = steps_0_of_row(h, h2, h3, S4, t0, A[b_A[b]], n_s, n_t, pi[b_pi[b]], S5, S6, n)
-        out0[b] = finish(h, h2, h3)
+            h, h2, h3, e = steps_0_of_row(h, h2, h3, e, t0, S4, A[b_A[b]], n_s, n_t, pi[b_pi[b]], S5, S6, n)
+        out0[b] = finish(h, h2, h3, e)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""hmm_forward: one pass over l, 12 words of state per row, ordered merge.
+"""hmm_forward: one pass over l, 13 words of state per row, ordered merge.
 
 α_l(j) = Σ_i α_{l−1}(i) e^{A_ij + E_l(j)} over three states, from e^{π + E_1}: log Σ α_L.
 
@@ -17,18 +17,19 @@ The operator
         return log(scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=0) + scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=1) + scan(lambda a, b, c: (exp(sum(where(t1, E, 0), s)) * where(t2, exp(sum(where(t1, pi, 0), s)), a * exp(sum(where(t3, d1, 0), t)) + b * exp(sum(where(t3, d2, 0), t)) + c * exp(sum(where(t3, d3, 0), t))), exp(sum(where(t4, E, 0), s)) * where(t2, exp(sum(where(t4, pi, 0), s)), a * exp(sum(where(t6, d1, 0), t)) + b * exp(sum(where(t6, d2, 0), t)) + c * exp(sum(where(t6, d3, 0), t))), exp(sum(where(t5, E, 0), s)) * where(t2, exp(sum(where(t5, pi, 0), s)), a * exp(sum(where(t7, d1, 0), t)) + b * exp(sum(where(t7, d2, 0), t)) + c * exp(sum(where(t7, d3, 0), t)))), l, (0.0, 0.0, 0.0), place=2))
 
 One more element (a prime marks the new value)
-    h1'  = h1·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h6·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h9·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h'   = h·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + exp(Σ_s (E[l,s] if s = 0 else 0))·(exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h3·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h4'  = h4·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h7·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h10·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h5'  = h5·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h8·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h11·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-    h6'  = h1·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h6·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h9·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h2'  = h·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + exp(Σ_s (E[l,s] if s = 1 else 0))·(exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h3·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h7'  = h4·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h7·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h10·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h8'  = h5·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h8·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h11·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-    h9'  = h1·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h6·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h9·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h3'  = h·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + exp(Σ_s (E[l,s] if s = 2 else 0))·(exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + h2·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h3·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h10' = h4·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h7·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h10·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-    h11' = h5·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h8·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h11·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h1'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h'   = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + (exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h4'  = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h5'  = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    h6'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h2'  = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + (exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h7'  = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h8'  = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    h9'  = h1·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h6·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h9·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h3'  = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + (exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + h2·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h3·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h10' = h4·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h7·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h10·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    h11' = h5·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))) + h8·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + h11·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    e'   = e
 
 Two states a and b
     h1'  = h1_b·h1_a + h4_b·h6_a + h5_b·h9_a
@@ -43,6 +44,7 @@ Two states a and b
     h3'  = h9_b·h_a + h3_b + h10_b·h2_a + h11_b·h3_a
     h10' = h9_b·h4_a + h10_b·h7_a + h11_b·h10_a
     h11' = h9_b·h5_a + h10_b·h8_a + h11_b·h11_a
+    e'   = e_a + e_b
 
 Dangers
     exp(Σ_s (E[l,s] if s = 0 else 0)) may overflow: nothing bounds its exponent
@@ -50,7 +52,7 @@ Dangers
     exp(Σ_s (E[l,s] if s = 2 else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 a30f6125e1e30768f668d8889e49a97d04ca326b4d58ca4dd569fef3720a75f2
+Certificate: sha256 931f832f4f639bcc43a6792a2f7dfe4f53a02e40ab16b1423accc394599a26f9
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python hmm_forward_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -129,6 +131,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -147,7 +150,7 @@ def make_S1(span, thread, cells_S1, cells_E, n_s, skew_E, shift_E, mask_E, slots
         t1 = 0.0
         for i_s in range(n_s):
             t3 = cells_E[cell(thread * slots + i_l, n_s, i_s + skew_E, shift_E, mask_E)]
-            t1 = t1 + (f8(t3) if i_s == 0 else f8(0))
+            t1 = t1 + f8(t3 if i_s == 0 else f4(0))
         cells_S1[i_l * span + thread] = f4(t1)
 
 
@@ -157,7 +160,7 @@ def make_S2(span, thread, cells_S2, cells_E, n_s, skew_E, shift_E, mask_E, slots
         t1 = 0.0
         for i_s in range(n_s):
             t3 = cells_E[cell(thread * slots + i_l, n_s, i_s + skew_E, shift_E, mask_E)]
-            t1 = t1 + (f8(t3) if i_s == 1 else f8(0))
+            t1 = t1 + f8(t3 if i_s == 1 else f4(0))
         cells_S2[i_l * span + thread] = f4(t1)
 
 
@@ -167,7 +170,7 @@ def make_S3(span, thread, cells_S3, cells_E, n_s, skew_E, shift_E, mask_E, slots
         t1 = 0.0
         for i_s in range(n_s):
             t3 = cells_E[cell(thread * slots + i_l, n_s, i_s + skew_E, shift_E, mask_E)]
-            t1 = t1 + (f8(t3) if i_s == 2 else f8(0))
+            t1 = t1 + f8(t3 if i_s == 2 else f4(0))
         cells_S3[i_l * span + thread] = f4(t1)
 
 
@@ -190,135 +193,168 @@ def make_S6(span, thread, cells_S6, cells_S3, slots):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, slots, first, thread, length, span, cells_S4, begin, n_t, cells_A, n_s, cells_pi, cells_S5, cells_S6):
+def fold(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old, slots, first, thread, length, begin, span, cells_S4, n_t, cells_A, n_s, cells_pi, cells_S5, cells_S6):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old
+        return seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old
     seen = i4(seen_old + many)
-    h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old
+    h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old
     begins = sel(seen_old == 0, i4(1), i4(0))
-    t2 = 0.0
+    t1 = i4(min(max(0, -1), 2147483647))
+    t3 = 0.0
     for i_t in range(n_t):
-        t4 = 0.0
+        t5 = 0.0
         for i_s in range(n_s):
-            t4 = t4 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 0 else f8(0))
-        t2 = t2 + (t4 if i_t == 0 else f8(0))
-    t9 = math.exp(t2)
-    t12 = 0.0
+            t5 = t5 + f8(cells_A[i_s * n_t + i_t] if i_s == 0 else f4(0))
+        t3 = t3 + (t5 if i_t == 0 else f8(0))
+    t10 = math.exp(t3)
+    t13 = 0.0
     for i_s in range(n_s):
-        t12 = t12 + (f8(cells_pi[i_s]) if i_s == 0 else f8(0))
-    t16 = math.exp(t12)
-    t19 = 0.0
+        t13 = t13 + f8(cells_pi[i_s] if i_s == 0 else f4(0))
+    t17 = math.exp(t13)
+    t20 = 0.0
     for i_t in range(n_t):
-        t21 = 0.0
+        t22 = 0.0
         for i_s in range(n_s):
-            t21 = t21 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 1 else f8(0))
-        t19 = t19 + (t21 if i_t == 0 else f8(0))
-    t26 = math.exp(t19)
-    t29 = 0.0
+            t22 = t22 + f8(cells_A[i_s * n_t + i_t] if i_s == 1 else f4(0))
+        t20 = t20 + (t22 if i_t == 0 else f8(0))
+    t27 = math.exp(t20)
+    t30 = 0.0
     for i_t in range(n_t):
-        t31 = 0.0
+        t32 = 0.0
         for i_s in range(n_s):
-            t31 = t31 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 2 else f8(0))
-        t29 = t29 + (t31 if i_t == 0 else f8(0))
-    t36 = math.exp(t29)
-    t39 = 0.0
+            t32 = t32 + f8(cells_A[i_s * n_t + i_t] if i_s == 2 else f4(0))
+        t30 = t30 + (t32 if i_t == 0 else f8(0))
+    t37 = math.exp(t30)
+    t40 = 0.0
     for i_t in range(n_t):
-        t41 = 0.0
+        t42 = 0.0
         for i_s in range(n_s):
-            t41 = t41 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 0 else f8(0))
-        t39 = t39 + (t41 if i_t == 1 else f8(0))
-    t46 = math.exp(t39)
-    t49 = 0.0
+            t42 = t42 + f8(cells_A[i_s * n_t + i_t] if i_s == 0 else f4(0))
+        t40 = t40 + (t42 if i_t == 1 else f8(0))
+    t47 = math.exp(t40)
+    t50 = 0.0
     for i_s in range(n_s):
-        t49 = t49 + (f8(cells_pi[i_s]) if i_s == 1 else f8(0))
-    t53 = math.exp(t49)
-    t56 = 0.0
+        t50 = t50 + f8(cells_pi[i_s] if i_s == 1 else f4(0))
+    t54 = math.exp(t50)
+    t57 = 0.0
     for i_t in range(n_t):
-        t58 = 0.0
+        t59 = 0.0
         for i_s in range(n_s):
-            t58 = t58 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 1 else f8(0))
-        t56 = t56 + (t58 if i_t == 1 else f8(0))
-    t63 = math.exp(t56)
-    t66 = 0.0
+            t59 = t59 + f8(cells_A[i_s * n_t + i_t] if i_s == 1 else f4(0))
+        t57 = t57 + (t59 if i_t == 1 else f8(0))
+    t64 = math.exp(t57)
+    t67 = 0.0
     for i_t in range(n_t):
-        t68 = 0.0
+        t69 = 0.0
         for i_s in range(n_s):
-            t68 = t68 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 2 else f8(0))
-        t66 = t66 + (t68 if i_t == 1 else f8(0))
-    t73 = math.exp(t66)
-    t76 = 0.0
+            t69 = t69 + f8(cells_A[i_s * n_t + i_t] if i_s == 2 else f4(0))
+        t67 = t67 + (t69 if i_t == 1 else f8(0))
+    t74 = math.exp(t67)
+    t77 = 0.0
     for i_t in range(n_t):
-        t78 = 0.0
+        t79 = 0.0
         for i_s in range(n_s):
-            t78 = t78 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 0 else f8(0))
-        t76 = t76 + (t78 if i_t == 2 else f8(0))
-    t83 = math.exp(t76)
-    t86 = 0.0
+            t79 = t79 + f8(cells_A[i_s * n_t + i_t] if i_s == 0 else f4(0))
+        t77 = t77 + (t79 if i_t == 2 else f8(0))
+    t84 = math.exp(t77)
+    t87 = 0.0
     for i_s in range(n_s):
-        t86 = t86 + (f8(cells_pi[i_s]) if i_s == 2 else f8(0))
-    t90 = math.exp(t86)
-    t93 = 0.0
+        t87 = t87 + f8(cells_pi[i_s] if i_s == 2 else f4(0))
+    t91 = math.exp(t87)
+    t94 = 0.0
     for i_t in range(n_t):
-        t95 = 0.0
+        t96 = 0.0
         for i_s in range(n_s):
-            t95 = t95 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 1 else f8(0))
-        t93 = t93 + (t95 if i_t == 2 else f8(0))
-    t100 = math.exp(t93)
-    t103 = 0.0
+            t96 = t96 + f8(cells_A[i_s * n_t + i_t] if i_s == 1 else f4(0))
+        t94 = t94 + (t96 if i_t == 2 else f8(0))
+    t101 = math.exp(t94)
+    t104 = 0.0
     for i_t in range(n_t):
-        t105 = 0.0
+        t106 = 0.0
         for i_s in range(n_s):
-            t105 = t105 + (f8(cells_A[i_s * n_t + i_t]) if i_s == 2 else f8(0))
-        t103 = t103 + (t105 if i_t == 2 else f8(0))
-    t110 = math.exp(t103)
+            t106 = t106 + f8(cells_A[i_s * n_t + i_t] if i_s == 2 else f4(0))
+        t104 = t104 + (t106 if i_t == 2 else f8(0))
+    t111 = math.exp(t104)
+    t114 = i4(min(max(0, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
-        t1 = i8(begin + first + thread * slots + i_l) == 0
-        t11 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t1 else t9)
-        t18 = f8(cells_S4[i_l * span + thread]) * (t16 if t1 else f8(0))
-        t28 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t1 else t26)
-        t38 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t1 else t36)
-        t48 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t1 else t46)
-        t55 = f8(cells_S5[i_l * span + thread]) * (t53 if t1 else f8(0))
-        t65 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t1 else t63)
-        t75 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t1 else t73)
-        t85 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t1 else t83)
-        t92 = f8(cells_S6[i_l * span + thread]) * (t90 if t1 else f8(0))
-        t102 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t1 else t100)
-        t112 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t1 else t110)
-        h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = t11, t18, t28, t38, t48, t55, t65, t75, t85, t92, t102, t112
-    for i_l in range(begins, many):
-        t113 = i8(begin + first + thread * slots + i_l) == 0
-        t115 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t113 else t9)
-        t118 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t113 else t26)
-        t122 = f8(cells_S4[i_l * span + thread]) * (f8(0) if t113 else t36)
-        t124 = t115 * h1 + t118 * h6 + t122 * h9
-        t132 = t115 * h + f8(cells_S4[i_l * span + thread]) * (t16 if t113 else f8(0)) + t118 * h2 + t122 * h3
-        t137 = t115 * h4 + t118 * h7 + t122 * h10
-        t142 = t115 * h5 + t118 * h8 + t122 * h11
-        t144 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t113 else t46)
-        t147 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t113 else t63)
-        t151 = f8(cells_S5[i_l * span + thread]) * (f8(0) if t113 else t73)
-        t153 = t144 * h1 + t147 * h6 + t151 * h9
-        t161 = t144 * h + f8(cells_S5[i_l * span + thread]) * (t53 if t113 else f8(0)) + t147 * h2 + t151 * h3
-        t166 = t144 * h4 + t147 * h7 + t151 * h10
-        t171 = t144 * h5 + t147 * h8 + t151 * h11
-        t173 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t113 else t83)
-        t176 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t113 else t100)
-        t180 = f8(cells_S6[i_l * span + thread]) * (f8(0) if t113 else t110)
-        t182 = t173 * h1 + t176 * h6 + t180 * h9
-        t190 = t173 * h + f8(cells_S6[i_l * span + thread]) * (t90 if t113 else f8(0)) + t176 * h2 + t180 * h3
-        t195 = t173 * h4 + t176 * h7 + t180 * h10
-        t200 = t173 * h5 + t176 * h8 + t180 * h11
-        h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = t124, t132, t137, t142, t153, t161, t166, t171, t182, t190, t195, t200
-    return seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11
+        t2 = i4(begin + first + thread * slots + i_l) == t1
+        t11 = f8(cells_S4[i_l * span + thread]) * t10
+        t12 = f8(0) if t2 else t11
+        t18 = f8(cells_S4[i_l * span + thread]) * t17
+        t19 = t18 if t2 else f8(0)
+        t28 = f8(cells_S4[i_l * span + thread]) * t27
+        t29 = f8(0) if t2 else t28
+        t38 = f8(cells_S4[i_l * span + thread]) * t37
+        t39 = f8(0) if t2 else t38
+        t48 = f8(cells_S5[i_l * span + thread]) * t47
+        t49 = f8(0) if t2 else t48
+        t55 = f8(cells_S5[i_l * span + thread]) * t54
+        t56 = t55 if t2 else f8(0)
+        t65 = f8(cells_S5[i_l * span + thread]) * t64
+        t66 = f8(0) if t2 else t65
+        t75 = f8(cells_S5[i_l * span + thread]) * t74
+        t76 = f8(0) if t2 else t75
+        t85 = f8(cells_S6[i_l * span + thread]) * t84
+        t86 = f8(0) if t2 else t85
+        t92 = f8(cells_S6[i_l * span + thread]) * t91
+        t93 = t92 if t2 else f8(0)
+        t102 = f8(cells_S6[i_l * span + thread]) * t101
+        t103 = f8(0) if t2 else t102
+        t112 = f8(cells_S6[i_l * span + thread]) * t111
+        t113 = f8(0) if t2 else t112
+        h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = t12, t19, t29, t39, t49, t56, t66, t76, t86, t93, t103, t113, f8(0)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t115 = i4(begin + first + thread * slots + i_l) == t114
+            t116 = f8(cells_S4[i_l * span + thread]) * t10
+            t117 = f8(0) if t115 else t116
+            t119 = f8(cells_S4[i_l * span + thread]) * t27
+            t120 = f8(0) if t115 else t119
+            t123 = f8(cells_S4[i_l * span + thread]) * t37
+            t124 = f8(0) if t115 else t123
+            t126 = t117 * h1 + t120 * h6 + t124 * h9
+            t128 = f8(cells_S4[i_l * span + thread]) * t17
+            t134 = t117 * h + (t128 if t115 else f8(0)) + t120 * h2 + t124 * h3
+            t139 = t117 * h4 + t120 * h7 + t124 * h10
+            t144 = t117 * h5 + t120 * h8 + t124 * h11
+            t145 = f8(cells_S5[i_l * span + thread]) * t47
+            t146 = f8(0) if t115 else t145
+            t148 = f8(cells_S5[i_l * span + thread]) * t64
+            t149 = f8(0) if t115 else t148
+            t152 = f8(cells_S5[i_l * span + thread]) * t74
+            t153 = f8(0) if t115 else t152
+            t155 = t146 * h1 + t149 * h6 + t153 * h9
+            t157 = f8(cells_S5[i_l * span + thread]) * t54
+            t163 = t146 * h + (t157 if t115 else f8(0)) + t149 * h2 + t153 * h3
+            t168 = t146 * h4 + t149 * h7 + t153 * h10
+            t173 = t146 * h5 + t149 * h8 + t153 * h11
+            t174 = f8(cells_S6[i_l * span + thread]) * t84
+            t175 = f8(0) if t115 else t174
+            t177 = f8(cells_S6[i_l * span + thread]) * t101
+            t178 = f8(0) if t115 else t177
+            t181 = f8(cells_S6[i_l * span + thread]) * t111
+            t182 = f8(0) if t115 else t181
+            t184 = t175 * h1 + t178 * h6 + t182 * h9
+            t186 = f8(cells_S6[i_l * span + thread]) * t91
+            t192 = t175 * h + (t186 if t115 else f8(0)) + t178 * h2 + t182 * h3
+            t197 = t175 * h4 + t178 * h7 + t182 * h10
+            t202 = t175 * h5 + t178 * h8 + t182 * h11
+            h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = t126, t134, t139, t144, t155, t163, t168, t173, t184, t192, t197, t202
+            size = max(max(max(max(max(max(max(max(max(max(max(abs(h1), abs(h)), abs(h4)), abs(h5)), abs(h6)), abs(h2)), abs(h7)), abs(h8)), abs(h9)), abs(h3)), abs(h10)), abs(h11))
+            if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                size = max(max(max(max(max(max(max(max(max(max(max(abs(h1) if h1 - h1 == 0 else 0.0, abs(h) if h - h == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0)
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = h1 * power, h * power, h4 * power, h5 * power, h6 * power, h2 * power, h7 * power, h8 * power, h9 * power, h3 * power, h10 * power, h11 * power
+                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+    return seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e
 
 
 @cuda.jit(device=True)
-def merge(h1_b, h1_a, h4_b, h6_a, h5_b, h9_a, h_a, h_b, h2_a, h3_a, h4_a, h7_a, h10_a, h5_a, h8_a, h11_a, h6_b, h7_b, h8_b, h2_b, h9_b, h10_b, h11_b, h3_b):
+def merge(h1_b, h1_a, h4_b, h6_a, h5_b, h9_a, h_a, h_b, h2_a, h3_a, h4_a, h7_a, h10_a, h5_a, h8_a, h11_a, h6_b, h7_b, h8_b, h2_b, h9_b, h10_b, h11_b, h3_b, e_a, e_b):
     t11 = h1_b * h_a + h_b + h4_b * h2_a + h5_b * h3_a
     t16 = h1_b * h4_a + h4_b * h7_a + h5_b * h10_a
     t21 = h1_b * h5_a + h4_b * h8_a + h5_b * h11_a
@@ -330,13 +366,13 @@ def merge(h1_b, h1_a, h4_b, h6_a, h5_b, h9_a, h_a, h_b, h2_a, h3_a, h4_a, h7_a, 
     t53 = h9_b * h_a + h3_b + h10_b * h2_a + h11_b * h3_a
     t58 = h9_b * h4_a + h10_b * h7_a + h11_b * h10_a
     t63 = h9_b * h5_a + h10_b * h8_a + h11_b * h11_a
-    return h1_b * h1_a + h4_b * h6_a + h5_b * h9_a, t11, t16, t21, t26, t32, t37, t42, t47, t53, t58, t63
+    return h1_b * h1_a + h4_b * h6_a + h5_b * h9_a, t11, t16, t21, t26, t32, t37, t42, t47, t53, t58, t63, e_a + e_b
 
 
 @cuda.jit(device=True)
-def combine(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, width, lane):
+def combine(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old, width, lane):
     seen = sum_over(seen_old, width)
-    many, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old
+    many, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old
     for step in range(5):
         by = 1 << step
         if by < width:
@@ -354,6 +390,7 @@ def combine(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_
             h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
             h10_b = cuda.shfl_xor_sync(4294967295, h10, by)
             h11_b = cuda.shfl_xor_sync(4294967295, h11, by)
+            e_b = cuda.shfl_xor_sync(4294967295, e, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
             h_a, h_b = sel(ahead, h, h_b), sel(ahead, h_b, h)
@@ -367,22 +404,29 @@ def combine(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_
             h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
             h10_a, h10_b = sel(ahead, h10, h10_b), sel(ahead, h10_b, h10)
             h11_a, h11_b = sel(ahead, h11, h11_b), sel(ahead, h11_b, h11)
+            e_a, e_b = sel(ahead, e, e_b), sel(ahead, e_b, e)
             if many_a > 0 and many_b > 0:
-                h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = merge(h1_b, h1_a, h4_b, h6_a, h5_b, h9_a, h_a, h_b, h2_a, h3_a, h4_a, h7_a, h10_a, h5_a, h8_a, h11_a, h6_b, h7_b, h8_b, h2_b, h9_b, h10_b, h11_b, h3_b)
+                h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = merge(h1_b, h1_a, h4_b, h6_a, h5_b, h9_a, h_a, h_b, h2_a, h3_a, h4_a, h7_a, h10_a, h5_a, h8_a, h11_a, h6_b, h7_b, h8_b, h2_b, h9_b, h10_b, h11_b, h3_b, e_a, e_b)
+                size = max(max(max(max(max(max(max(max(max(max(max(abs(h1), abs(h)), abs(h4)), abs(h5)), abs(h6)), abs(h2)), abs(h7)), abs(h8)), abs(h9)), abs(h3)), abs(h10)), abs(h11))
+                if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                    size = max(max(max(max(max(max(max(max(max(max(max(abs(h1) if h1 - h1 == 0 else 0.0, abs(h) if h - h == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0)
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = h1 * power, h * power, h4 * power, h5 * power, h6 * power, h2 * power, h7 * power, h8 * power, h9 * power, h3 * power, h10 * power, h11 * power
+                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
             else:
-                h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b)
+                h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, e_a, e_b)
             many = i4(many_a + many_b)
-    return seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11
+    return seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e
 
 
 @cuda.jit(device=True)
-def output_0(h, h2, h3):
-    return f4(math.log(h + h2 + h3))
+def output_0(h, h2, h3, e):
+    return f4(math.log(h + h2 + h3) + 0.6931471805599453 * e)
 
 
 @cuda.jit(device=True)
-def finish(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11):
-    return output_0(h, h2, h3)
+def finish(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e):
+    return output_0(h, h2, h3, e)
 
 
 @cache
@@ -404,7 +448,7 @@ def make(warps, stage, slots, n_s, n_t):
     words_pi = n_s
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vE, s_E, vA, s_A, pi, s_pi, n_l, items, parts, piece, part_seen, part_h1, part_h, part_h4, part_h5, part_h6, part_h2, part_h7, part_h8, part_h9, part_h3, part_h10, part_h11, out_0):
+    def kernel(vE, s_E, vA, s_A, pi, s_pi, n_l, items, parts, piece, part_seen, part_h1, part_h, part_h4, part_h5, part_h6, part_h2, part_h7, part_h8, part_h9, part_h3, part_h10, part_h11, part_e, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -437,7 +481,7 @@ def make(warps, stage, slots, n_s, n_t):
         cells_S4 = cuda.shared.array(room_S4, f4)
         cells_S5 = cuda.shared.array(room_S5, f4)
         cells_S6 = cuda.shared.array(room_S6, f4)
-        seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0
+        seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
         first, more = 0, True
         while more:
             if joins:
@@ -456,6 +500,7 @@ def make(warps, stage, slots, n_s, n_t):
                 h3 = sel(there, part_h3[place], 0.0)
                 h10 = sel(there, part_h10[place], 0.0)
                 h11 = sel(there, part_h11[place], 1.0)
+                e = sel(there, part_e[place], 0.0)
             else:
                 cuda.syncthreads()
                 lead = p_E + (begin + first) * words_E * SIZE
@@ -468,8 +513,8 @@ def make(warps, stage, slots, n_s, n_t):
                 make_S4(span, thread, cells_S4, cells_S1, slots)
                 make_S5(span, thread, cells_S5, cells_S2, slots)
                 make_S6(span, thread, cells_S6, cells_S3, slots)
-                seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = fold(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, slots, first, thread, length, span, cells_S4, begin, n_t, cells_A, n_s, cells_pi, cells_S5, cells_S6)
-            seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = combine(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, 32, lane)
+                seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = fold(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e, slots, first, thread, length, begin, span, cells_S4, n_t, cells_A, n_s, cells_pi, cells_S5, cells_S6)
+            seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = combine(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_h1 = cuda.shared.array(32, f8)
             shared_h = cuda.shared.array(32, f8)
@@ -483,6 +528,7 @@ def make(warps, stage, slots, n_s, n_t):
             shared_h3 = cuda.shared.array(32, f8)
             shared_h10 = cuda.shared.array(32, f8)
             shared_h11 = cuda.shared.array(32, f8)
+            shared_e = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
                     shared_seen[warp] = seen
@@ -498,6 +544,7 @@ def make(warps, stage, slots, n_s, n_t):
                     shared_h3[warp] = h3
                     shared_h10[warp] = h10
                     shared_h11[warp] = h11
+                    shared_e[warp] = e
                 cuda.syncthreads()
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
@@ -513,7 +560,8 @@ def make(warps, stage, slots, n_s, n_t):
                     h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
                     h10 = sel(lane < warps, shared_h10[lane % warps], 0.0)
                     h11 = sel(lane < warps, shared_h11[lane % warps], 1.0)
-                    seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = combine(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, warps, lane)
+                    e = sel(lane < warps, shared_e[lane % warps], 0.0)
+                    seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = combine(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
@@ -529,6 +577,7 @@ def make(warps, stage, slots, n_s, n_t):
             h3 = sel(thread == 0, h3, 0.0)
             h10 = sel(thread == 0, h10, 0.0)
             h11 = sel(thread == 0, h11, 1.0)
+            e = sel(thread == 0, e, 0.0)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
@@ -544,8 +593,9 @@ def make(warps, stage, slots, n_s, n_t):
                 part_h3[item * parts + part] = h3
                 part_h10[item * parts + part] = h10
                 part_h11[item * parts + part] = h11
+                part_e[item * parts + part] = e
         elif warp == 0 or alone:
-            result_0 = finish(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11)
+            result_0 = finish(seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 
@@ -555,7 +605,7 @@ def make(warps, stage, slots, n_s, n_t):
 AXES = {'vE': ('l', 's'), 'vA': ('s', 't'), 'pi': ('s',)}
 DTYPES = {'vE': np.float32, 'vA': np.float32, 'pi': np.float32}
 OUTPUTS = [((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
 
 def checked(arrays):

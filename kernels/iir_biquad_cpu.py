@@ -38,7 +38,7 @@ Two states a and b
     h12' = h12_b
 
 Laws:
-Certificate: sha256 5cbe6b36c1fe19c7151a47856cbf236b0814b9aea8b62121702e099571ceb328
+Certificate: sha256 1b8350f6cbf44c9081e0e83924fb233885897cde3a2ffe40a4b4d162cc877e3c
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python iir_biquad_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -38,7 +38,7 @@ Two states a and b
     h12' = h12_b
 
 Laws:
-Certificate: sha256 5cbe6b36c1fe19c7151a47856cbf236b0814b9aea8b62121702e099571ceb328
+Certificate: sha256 1b8350f6cbf44c9081e0e83924fb233885897cde3a2ffe40a4b4d162cc877e3c
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python iir_biquad_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -117,6 +117,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -133,7 +134,7 @@ SLOTS = TILE + 1
 def fold(seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old
     seen = i4(seen_old + many)
@@ -146,16 +147,17 @@ def fold(seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old
         t3 = 0.2 * f8(t1)
         t4 = 0.1 * f8(t1)
         h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = 0.5, f8(1), t2, -0.2, f8(0), t3, f8(1), f8(1), f8(0), f8(0), f8(0), f8(0), t4
-    for i_l in range(begins, many):
-        t7 = 0.5 * h1 + -0.2 * h8
-        t10 = 0.5 * h3 + -0.2 * h9
-        t13 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t17 = 0.5 * h + h6 + 0.3 * f8(t13) + -0.2 * h2
-        t20 = 0.5 * h4 + -0.2 * h10
-        t24 = 0.5 * h5 + h7 + -0.2 * h11
-        t26 = 0.2 * f8(t13) + h12
-        t27 = 0.1 * f8(t13)
-        h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = t7, t10, t17, t20, t24, t26, f8(0), h1, h3, h, h4, h5, t27
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t7 = 0.5 * h1 + -0.2 * h8
+            t10 = 0.5 * h3 + -0.2 * h9
+            t13 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t17 = 0.5 * h + h6 + 0.3 * f8(t13) + -0.2 * h2
+            t20 = 0.5 * h4 + -0.2 * h10
+            t24 = 0.5 * h5 + h7 + -0.2 * h11
+            t26 = 0.2 * f8(t13) + h12
+            t27 = 0.1 * f8(t13)
+            h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = t7, t10, t17, t20, t24, t26, f8(0), h1, h3, h, h4, h5, t27
     return seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12
 
 

@@ -77,6 +77,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -102,6 +118,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -120,7 +137,7 @@ SLOTS = TILE + 1
 
 @cuda.jit(device=True)
 def rebase_s2(m, m_new, s2):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
@@ -137,16 +154,29 @@ def fold(seen_old, m_old, s3_old, s2_old, ok, v_s, v_t):
     s3 = s3_old
     s3_it = 0.0
     t1 = 1.0 / 0.07
+    m_of = -inf
+    s3_of = 0.0
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], f8(v_s[i_l]) * t1, -inf))
-        s3_it = s3_it + sel(ok[i_l], f8(v_s[i_l]) * f8(v_t[i_l]), 0.0)
+        m_of = larger(m_of, f8(v_s[i_l]) * t1)
+        s3_of = s3_of + f8(v_s[i_l]) * f8(v_t[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, -inf))
+            m_of = -inf
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+        unrolled()
     m = larger(m, m_it)
     s3 = s3 + s3_it
     s2 = rebase_s2(m_old, m, s2_old) if seen_old > 0 else s2_old
     s2_it = f4(0.0)
     t5 = m if math.isfinite(m) else 0.0
+    s2_of = f4(0.0)
     for i_l in range(SLOTS):
-        s2_it = s2_it + sel(ok[i_l], math.exp(f4(t1) * v_s[i_l] - f4(t5)), f4(0.0))
+        s2_of = s2_of + fast_exp(f4(t1) * v_s[i_l] - f4(t5))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+        unrolled()
     s2 = s2 + f8(s2_it)
     return seen, m, s3, s2
 
@@ -163,9 +193,9 @@ def combine(seen_old, m_old, s3_old, s2_old, width):
 @cuda.jit(device=True)
 def settle_s2(m, s2):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)
@@ -313,7 +343,7 @@ def plan(s, t):
     arrays = {'s': s, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -70,6 +70,16 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -132,7 +142,7 @@ def value_1(m):
 @njit(**PART)
 def rebase_1(old_p1, p1, s):
     t1 = 1.0 if old_p1 == p1 else old_p1 / p1
-    t2 = 0.0 if s == 0.0 else t1 * s
+    t2 = times(t1, s)
     s = t2
     return s
 
@@ -154,12 +164,11 @@ def finish(m, p1, s):
     t1 = m / 127.0
     p1 = t1
     t2 = p1 / p1
-    t3 = t2 * 1.0
-    t4 = t3 != t3
-    t5 = nan if t4 else s
-    s = t5
-    t6 = s * t1
-    out0 = f4(t6)
+    t3 = t2 != t2
+    t4 = nan if t3 else s
+    s = t4
+    t5 = s * t1
+    out0 = f4(t5)
     return p1, s, out0
 
 

@@ -75,6 +75,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -149,14 +165,24 @@ def fold(seen_old, m_old, s_old, ok, v_x, v_w):
     p1_old = value_p1(m_old)
     m = m_old
     m_it = f4(-inf)
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], abs(v_x[i_l]), f4(-inf)))
+        m_of = larger(m_of, abs(v_x[i_l]))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     p1 = value_p1(m)
     s = rebase_s(p1_old, p1, s_old) if seen_old > 0 else s_old
     s_it = 0.0
+    s_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], rint(0.0 if p1 == 0.0 else f8(v_x[i_l]) / p1) * f8(v_w[i_l]), 0.0)
+        s_of = s_of + rint(0.0 if p1 == 0.0 else f8(v_x[i_l]) / p1) * f8(v_w[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+        unrolled()
     s = s + s_it
     return seen, m, s
 
@@ -173,8 +199,8 @@ def combine(seen_old, m_old, s_old, width):
 
 @cuda.jit(device=True)
 def settle_s(p1, s):
-    t2 = p1 / p1 * 1.0
-    return nan if t2 != t2 else s
+    t1 = p1 / p1
+    return nan if t1 != t1 else s
 
 
 @cuda.jit(device=True)
@@ -318,7 +344,7 @@ def plan(x, w):
     arrays = {'x': x, 'w': w}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -135,20 +135,34 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
-    return types.none(), emit
-
-
-@intrinsic
-def seldom(context):
-    """Let LLVM keep a function of many loops short: it would unfold them into one another for minutes."""
-    def emit(context, builder, signature, args):
-        for name in ("minsize", "noinline"):
-            builder.function.attributes.add(name)
         return context.get_dummy_value()
     return types.none(), emit
 
@@ -194,39 +208,39 @@ def value_1(p1, s, N, n_plane, p2, s2):
 @njit(**PART)
 def rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane__1, n_plane, s6, s7):
     for i_plane in range(n_plane):
-        t1 = old_p1[i_plane] if np.isfinite(old_p1[i_plane]) else 0.0
-        t2 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+        t1 = anchored(old_p1[i_plane])
+        t2 = anchored(p1[i_plane])
         t3 = t1 - t2
         for i_plane__1 in range(n_plane__1):
-            t4 = old_p2[i_plane__1] if np.isfinite(old_p2[i_plane__1]) else 0.0
-            t5 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+            t4 = anchored(old_p2[i_plane__1])
+            t5 = anchored(p2[i_plane__1])
             t6 = t4 - t5
             t7 = t3 * t6
-            t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+            t8 = times(t7, f8(old_N))
             t9 = s1[i_plane, i_plane__1] + t8
             s1[i_plane, i_plane__1] = t9
     for i_plane in range(n_plane):
-        t10 = old_p1[i_plane] if np.isfinite(old_p1[i_plane]) else 0.0
-        t11 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+        t10 = anchored(old_p1[i_plane])
+        t11 = anchored(p1[i_plane])
         t12 = t10 - t11
         for i_plane__1 in range(n_plane__1):
-            t13 = old_p1[i_plane__1] if np.isfinite(old_p1[i_plane__1]) else 0.0
-            t14 = p1[i_plane__1] if np.isfinite(p1[i_plane__1]) else 0.0
+            t13 = anchored(old_p1[i_plane__1])
+            t14 = anchored(p1[i_plane__1])
             t15 = t13 - t14
             t16 = t12 * t15
-            t17 = 0.0 if f8(old_N) == 0.0 else t16 * f8(old_N)
+            t17 = times(t16, f8(old_N))
             t18 = s6[i_plane, i_plane__1] + t17
             s6[i_plane, i_plane__1] = t18
     for i_plane in range(n_plane):
-        t19 = old_p2[i_plane] if np.isfinite(old_p2[i_plane]) else 0.0
-        t20 = p2[i_plane] if np.isfinite(p2[i_plane]) else 0.0
+        t19 = anchored(old_p2[i_plane])
+        t20 = anchored(p2[i_plane])
         t21 = t19 - t20
         for i_plane__1 in range(n_plane__1):
-            t22 = old_p2[i_plane__1] if np.isfinite(old_p2[i_plane__1]) else 0.0
-            t23 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+            t22 = anchored(old_p2[i_plane__1])
+            t23 = anchored(p2[i_plane__1])
             t24 = t22 - t23
             t25 = t21 * t24
-            t26 = 0.0 if f8(old_N) == 0.0 else t25 * f8(old_N)
+            t26 = times(t25, f8(old_N))
             t27 = s7[i_plane, i_plane__1] + t26
             s7[i_plane, i_plane__1] = t27
 
@@ -236,16 +250,16 @@ def fold_1(X, p1, Y, p2, s1, s6, s7, n_plane__1, n_plane, n):
     wide_vectors()
     for i_l in range(n):
         for i_plane in range(n_plane):
-            t1 = p1[i_plane] if np.isfinite(p1[i_plane]) else 0.0
+            t1 = anchored(p1[i_plane])
             t2 = f8(X[i_l, i_plane]) - t1
-            t9 = p2[i_plane] if np.isfinite(p2[i_plane]) else 0.0
+            t9 = anchored(p2[i_plane])
             t10 = f8(Y[i_l, i_plane]) - t9
             for i_plane__1 in range(n_plane__1):
-                t3 = p2[i_plane__1] if np.isfinite(p2[i_plane__1]) else 0.0
+                t3 = anchored(p2[i_plane__1])
                 t4 = f8(Y[i_l, i_plane__1]) - t3
                 t5 = t2 * t4
                 s1[i_plane, i_plane__1] = s1[i_plane, i_plane__1] + t5
-                t6 = p1[i_plane__1] if np.isfinite(p1[i_plane__1]) else 0.0
+                t6 = anchored(p1[i_plane__1])
                 t7 = f8(X[i_l, i_plane__1]) - t6
                 t8 = t2 * t7
                 s6[i_plane, i_plane__1] = s6[i_plane, i_plane__1] + t8
@@ -255,7 +269,6 @@ def fold_1(X, p1, Y, p2, s1, s6, s7, n_plane__1, n_plane, n):
 
 @njit(**PART)
 def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4, p3, p4, s5, n_l):
-    seldom()
     for i_plane in range(n_plane):
         t1 = s[i_plane] / f8(N)
         p1[i_plane] = t1
@@ -265,257 +278,198 @@ def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4
     for i_plane in range(n_plane):
         t3 = p1[i_plane]
         t4 = t3 - t3
-        t13 = p1[i_plane] - p1[i_plane]
-        t14 = t13 == 0.0
-        t15 = p1[i_plane] if t14 else f8(0)
-        t16 = t15 - p1[i_plane]
+        t12 = p1[i_plane] - p1[i_plane]
+        t13 = t12 == 0.0
+        t14 = p1[i_plane] if t13 else f8(0)
+        t15 = t14 - p1[i_plane]
         for i_plane__1 in range(n_plane__1):
             t5 = p2[i_plane__1]
             t6 = t5 - t5
             t7 = t4 * t6
-            t8 = t7 * 1.0
-            t9 = 1.0 + t8
-            t10 = t9 != t9
-            t11 = s1[i_plane, i_plane__1] - s1[i_plane, i_plane__1]
-            t12 = t11 == 0.0
-            t17 = p2[i_plane__1] - p2[i_plane__1]
-            t18 = t17 == 0.0
-            t19 = p2[i_plane__1] if t18 else f8(0)
-            t20 = t19 - p2[i_plane__1]
-            t21 = t16 * t20
-            t22 = t21 * f8(N)
-            t23 = s1[i_plane, i_plane__1] + t22
-            t24 = t23 if t12 else nan
-            t25 = t24 if t10 else s1[i_plane, i_plane__1]
-            s1[i_plane, i_plane__1] = t25
+            t8 = 1.0 + t7
+            t9 = t8 != t8
+            t10 = s1[i_plane, i_plane__1] - s1[i_plane, i_plane__1]
+            t11 = t10 == 0.0
+            t16 = p2[i_plane__1] - p2[i_plane__1]
+            t17 = t16 == 0.0
+            t18 = p2[i_plane__1] if t17 else f8(0)
+            t19 = t18 - p2[i_plane__1]
+            t20 = t15 * t19
+            t21 = t20 * f8(N)
+            t22 = s1[i_plane, i_plane__1] + t21
+            t23 = t22 if t11 else nan
+            t24 = t23 if t9 else s1[i_plane, i_plane__1]
+            s1[i_plane, i_plane__1] = t24
     for i_plane in range(n_plane):
-        t26 = p1[i_plane]
-        t27 = t26 - t26
-        t36 = p1[i_plane] - p1[i_plane]
-        t37 = t36 == 0.0
-        t38 = p1[i_plane] if t37 else f8(0)
-        t39 = t38 - p1[i_plane]
+        t25 = p1[i_plane]
+        t26 = t25 - t25
+        t34 = p1[i_plane] - p1[i_plane]
+        t35 = t34 == 0.0
+        t36 = p1[i_plane] if t35 else f8(0)
+        t37 = t36 - p1[i_plane]
         for i_plane__1 in range(n_plane__1):
-            t28 = p1[i_plane__1]
-            t29 = t28 - t28
-            t30 = t27 * t29
-            t31 = t30 * 1.0
-            t32 = 1.0 + t31
-            t33 = t32 != t32
-            t34 = s6[i_plane, i_plane__1] - s6[i_plane, i_plane__1]
-            t35 = t34 == 0.0
-            t40 = p1[i_plane__1] - p1[i_plane__1]
-            t41 = t40 == 0.0
-            t42 = p1[i_plane__1] if t41 else f8(0)
-            t43 = t42 - p1[i_plane__1]
-            t44 = t39 * t43
-            t45 = t44 * f8(N)
-            t46 = s6[i_plane, i_plane__1] + t45
-            t47 = t46 if t35 else nan
-            t48 = t47 if t33 else s6[i_plane, i_plane__1]
-            s6[i_plane, i_plane__1] = t48
+            t27 = p1[i_plane__1]
+            t28 = t27 - t27
+            t29 = t26 * t28
+            t30 = 1.0 + t29
+            t31 = t30 != t30
+            t32 = s6[i_plane, i_plane__1] - s6[i_plane, i_plane__1]
+            t33 = t32 == 0.0
+            t38 = p1[i_plane__1] - p1[i_plane__1]
+            t39 = t38 == 0.0
+            t40 = p1[i_plane__1] if t39 else f8(0)
+            t41 = t40 - p1[i_plane__1]
+            t42 = t37 * t41
+            t43 = t42 * f8(N)
+            t44 = s6[i_plane, i_plane__1] + t43
+            t45 = t44 if t33 else nan
+            t46 = t45 if t31 else s6[i_plane, i_plane__1]
+            s6[i_plane, i_plane__1] = t46
     for i_plane in range(n_plane):
-        t49 = p2[i_plane]
-        t50 = t49 - t49
-        t59 = p2[i_plane] - p2[i_plane]
-        t60 = t59 == 0.0
-        t61 = p2[i_plane] if t60 else f8(0)
-        t62 = t61 - p2[i_plane]
+        t47 = p2[i_plane]
+        t48 = t47 - t47
+        t56 = p2[i_plane] - p2[i_plane]
+        t57 = t56 == 0.0
+        t58 = p2[i_plane] if t57 else f8(0)
+        t59 = t58 - p2[i_plane]
         for i_plane__1 in range(n_plane__1):
-            t51 = p2[i_plane__1]
-            t52 = t51 - t51
-            t53 = t50 * t52
-            t54 = t53 * 1.0
-            t55 = 1.0 + t54
-            t56 = t55 != t55
-            t57 = s7[i_plane, i_plane__1] - s7[i_plane, i_plane__1]
-            t58 = t57 == 0.0
-            t63 = p2[i_plane__1] - p2[i_plane__1]
-            t64 = t63 == 0.0
-            t65 = p2[i_plane__1] if t64 else f8(0)
-            t66 = t65 - p2[i_plane__1]
-            t67 = t62 * t66
-            t68 = t67 * f8(N)
-            t69 = s7[i_plane, i_plane__1] + t68
-            t70 = t69 if t58 else nan
-            t71 = t70 if t56 else s7[i_plane, i_plane__1]
-            s7[i_plane, i_plane__1] = t71
-    t72 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t73 = 0.0
-        t74 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t75 = i_plane == 0
-            t76 = s1[i_plane, i_plane__2] if t75 else f8(0)
-            t77 = t76 if t74 else f8(0)
-            t73 = t73 + t77
-        t72 = t72 + t73
-    t78 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t79 = 0.0
-        t80 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t81 = i_plane == 1
-            t82 = -s1[i_plane, i_plane__2]
-            t83 = t82 if t81 else f8(0)
-            t84 = t83 if t80 else f8(0)
-            t79 = t79 + t84
-        t78 = t78 + t79
-    t85 = t72 + t78
-    s3 = t85
-    t86 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t87 = 0.0
-        t88 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t89 = i_plane == 0
-            t90 = s1[i_plane, i_plane__2] if t89 else f8(0)
-            t91 = t90 if t88 else f8(0)
-            t87 = t87 + t91
-        t86 = t86 + t87
+            t49 = p2[i_plane__1]
+            t50 = t49 - t49
+            t51 = t48 * t50
+            t52 = 1.0 + t51
+            t53 = t52 != t52
+            t54 = s7[i_plane, i_plane__1] - s7[i_plane, i_plane__1]
+            t55 = t54 == 0.0
+            t60 = p2[i_plane__1] - p2[i_plane__1]
+            t61 = t60 == 0.0
+            t62 = p2[i_plane__1] if t61 else f8(0)
+            t63 = t62 - p2[i_plane__1]
+            t64 = t59 * t63
+            t65 = t64 * f8(N)
+            t66 = s7[i_plane, i_plane__1] + t65
+            t67 = t66 if t55 else nan
+            t68 = t67 if t53 else s7[i_plane, i_plane__1]
+            s7[i_plane, i_plane__1] = t68
+    t69 = 0.0
+    if 1 < n_plane__2:
+        t70 = 0.0
+        if 0 < n_plane:
+            t70 = t70 + s1[0, 1]
+        t69 = t69 + t70
+    t71 = 0.0
+    if 0 < n_plane__2:
+        t72 = 0.0
+        if 1 < n_plane:
+            t73 = -s1[1, 0]
+            t72 = t72 + t73
+        t71 = t71 + t72
+    t74 = t69 + t71
+    s3 = t74
+    t75 = 0.0
+    if 0 < n_plane__2:
+        t76 = 0.0
+        if 0 < n_plane:
+            t76 = t76 + s1[0, 0]
+        t75 = t75 + t76
+    t77 = 0.0
+    if 1 < n_plane__2:
+        t78 = 0.0
+        if 1 < n_plane:
+            t78 = t78 + s1[1, 1]
+        t77 = t77 + t78
+    t79 = t75 + t77
+    s4 = t79
+    t80 = np.arctan2(s3, s4)
+    t81 = np.cos(t80)
+    p3 = t81
+    t82 = np.sin(t80)
+    p4 = t82
+    t83 = 0.0
+    t85 = p3 * p3
+    if 0 < n_plane__2:
+        t84 = 0.0
+        if 0 < n_plane:
+            t86 = t85 * s6[0, 0]
+            t84 = t84 + t86
+        t83 = t83 + t84
+    t87 = 0.0
+    t89 = (-2.0) * p3
+    if 0 < n_plane__2:
+        t88 = 0.0
+        if 0 < n_plane:
+            t90 = t89 * s1[0, 0]
+            t88 = t88 + t90
+        t87 = t87 + t88
+    t91 = t83 + t87
     t92 = 0.0
-    for i_plane__2 in range(n_plane__2):
+    t94 = p4 * p4
+    if 1 < n_plane__2:
         t93 = 0.0
-        t94 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t95 = i_plane == 1
-            t96 = s1[i_plane, i_plane__2] if t95 else f8(0)
-            t97 = t96 if t94 else f8(0)
-            t93 = t93 + t97
+        if 1 < n_plane:
+            t95 = t94 * s6[1, 1]
+            t93 = t93 + t95
         t92 = t92 + t93
-    t98 = t86 + t92
-    s4 = t98
-    t99 = np.arctan2(s3, s4)
-    t100 = np.cos(t99)
-    p3 = t100
-    t101 = np.sin(t99)
-    p4 = t101
+    t96 = t91 + t92
+    t97 = 0.0
+    t99 = 2.0 * p4
+    if 0 < n_plane__2:
+        t98 = 0.0
+        if 1 < n_plane:
+            t100 = t99 * s1[1, 0]
+            t98 = t98 + t100
+        t97 = t97 + t98
+    t101 = t96 + t97
     t102 = 0.0
-    t106 = p3 * p3
-    for i_plane__2 in range(n_plane__2):
+    if 0 < n_plane__2:
         t103 = 0.0
-        t104 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t105 = i_plane == 0
-            t107 = t106 * s6[i_plane, i_plane__2]
-            t108 = t107 if t105 else f8(0)
-            t109 = t108 if t104 else f8(0)
-            t103 = t103 + t109
+        if 0 < n_plane:
+            t103 = t103 + s7[0, 0]
         t102 = t102 + t103
-    t110 = 0.0
-    t114 = (-2.0) * p3
-    for i_plane__2 in range(n_plane__2):
-        t111 = 0.0
-        t112 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t113 = i_plane == 0
-            t115 = t114 * s1[i_plane, i_plane__2]
-            t116 = t115 if t113 else f8(0)
-            t117 = t116 if t112 else f8(0)
-            t111 = t111 + t117
-        t110 = t110 + t111
-    t118 = t102 + t110
-    t119 = 0.0
-    t123 = p4 * p4
-    for i_plane__2 in range(n_plane__2):
-        t120 = 0.0
-        t121 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t122 = i_plane == 1
-            t124 = t123 * s6[i_plane, i_plane__2]
-            t125 = t124 if t122 else f8(0)
-            t126 = t125 if t121 else f8(0)
-            t120 = t120 + t126
-        t119 = t119 + t120
-    t127 = t118 + t119
-    t128 = 0.0
-    t132 = 2.0 * p4
-    for i_plane__2 in range(n_plane__2):
-        t129 = 0.0
-        t130 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t131 = i_plane == 1
-            t133 = t132 * s1[i_plane, i_plane__2]
-            t134 = t133 if t131 else f8(0)
-            t135 = t134 if t130 else f8(0)
-            t129 = t129 + t135
-        t128 = t128 + t129
-    t136 = t127 + t128
-    t137 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t138 = 0.0
-        t139 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t140 = i_plane == 0
-            t141 = s7[i_plane, i_plane__2] if t140 else f8(0)
-            t142 = t141 if t139 else f8(0)
-            t138 = t138 + t142
-        t137 = t137 + t138
-    t143 = t136 + t137
-    t144 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t145 = 0.0
-        t146 = i_plane__2 == 0
-        for i_plane in range(n_plane):
-            t147 = i_plane == 0
-            t148 = t123 * s6[i_plane, i_plane__2]
-            t149 = t148 if t147 else f8(0)
-            t150 = t149 if t146 else f8(0)
-            t145 = t145 + t150
-        t144 = t144 + t145
-    t151 = t143 + t144
-    t152 = 0.0
-    t156 = (-2.0) * p4
-    for i_plane__2 in range(n_plane__2):
-        t153 = 0.0
-        t154 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t155 = i_plane == 0
-            t157 = t156 * s1[i_plane, i_plane__2]
-            t158 = t157 if t155 else f8(0)
-            t159 = t158 if t154 else f8(0)
-            t153 = t153 + t159
-        t152 = t152 + t153
-    t160 = t151 + t152
-    t161 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t162 = 0.0
-        t163 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t164 = i_plane == 1
-            t165 = t106 * s6[i_plane, i_plane__2]
-            t166 = t165 if t164 else f8(0)
-            t167 = t166 if t163 else f8(0)
-            t162 = t162 + t167
-        t161 = t161 + t162
-    t168 = t160 + t161
-    t169 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t170 = 0.0
-        t171 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t172 = i_plane == 1
-            t173 = t114 * s1[i_plane, i_plane__2]
-            t174 = t173 if t172 else f8(0)
-            t175 = t174 if t171 else f8(0)
-            t170 = t170 + t175
-        t169 = t169 + t170
-    t176 = t168 + t169
-    t177 = 0.0
-    for i_plane__2 in range(n_plane__2):
-        t178 = 0.0
-        t179 = i_plane__2 == 1
-        for i_plane in range(n_plane):
-            t180 = i_plane == 1
-            t181 = s7[i_plane, i_plane__2] if t180 else f8(0)
-            t182 = t181 if t179 else f8(0)
-            t178 = t178 + t182
-        t177 = t177 + t178
-    t183 = t176 + t177
-    s5 = t183
-    t184 = s5 / f8(n_l)
-    t185 = np.sqrt(t184)
-    out0 = f4(t185)
+    t104 = t101 + t102
+    t105 = 0.0
+    if 0 < n_plane__2:
+        t106 = 0.0
+        if 0 < n_plane:
+            t107 = t94 * s6[0, 0]
+            t106 = t106 + t107
+        t105 = t105 + t106
+    t108 = t104 + t105
+    t109 = 0.0
+    t111 = (-2.0) * p4
+    if 1 < n_plane__2:
+        t110 = 0.0
+        if 0 < n_plane:
+            t112 = t111 * s1[0, 1]
+            t110 = t110 + t112
+        t109 = t109 + t110
+    t113 = t108 + t109
+    t114 = 0.0
+    if 1 < n_plane__2:
+        t115 = 0.0
+        if 1 < n_plane:
+            t116 = t85 * s6[1, 1]
+            t115 = t115 + t116
+        t114 = t114 + t115
+    t117 = t113 + t114
+    t118 = 0.0
+    if 1 < n_plane__2:
+        t119 = 0.0
+        if 1 < n_plane:
+            t120 = t89 * s1[1, 1]
+            t119 = t119 + t120
+        t118 = t118 + t119
+    t121 = t117 + t118
+    t122 = 0.0
+    if 1 < n_plane__2:
+        t123 = 0.0
+        if 1 < n_plane:
+            t123 = t123 + s7[1, 1]
+        t122 = t122 + t123
+    t124 = t121 + t122
+    s5 = t124
+    t125 = s5 / f8(n_l)
+    t126 = np.sqrt(t125)
+    out0 = f4(t126)
     return s3, s4, p3, p4, s5, out0
 
 

@@ -58,7 +58,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import libdevice, types
 from numba.cuda.extending import intrinsic
 
 
@@ -112,6 +112,34 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
+def to_whole(mode):
+    """A float rounded to a whole number, as a float."""
+    def typed(context, a):
+        def emit(context, builder, signature, args):
+            letter, kind = ("f", "f32") if a == types.float32 else ("d", "f64")
+            text = "cvt." + mode + "." + kind + "." + kind + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type]), text, "=" + letter + "," + letter), args)
+        return a(a), emit
+    return intrinsic(typed)
+
+rint = to_whole("rni")
+
+@cuda.jit(device=True)
+def half_turns(x):
+    """An angle in half turns between −1 and 1, as exact as a float32."""
+    turns = f8(x) * 0.15915494309189535
+    return f4(2 * (turns - rint(turns)))
+
+@cuda.jit(device=True)
+def cos(x):
+    """Of an angle made small in float64: no x is so large that it takes numbers or tables in memory."""
+    return type(x)(libdevice.cospif(half_turns(x)))
+
+@cuda.jit(device=True)
+def sin(x):
+    """As cos."""
+    return type(x)(libdevice.sinpif(half_turns(x)))
+
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
     power = width & -width
@@ -126,6 +154,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -192,7 +221,7 @@ def rebase_s7(into, n_plane, s7, p2, p2_new, vN, n_plane__1):
 def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, vN_old
     seen = i4(seen_old + many)
@@ -205,8 +234,8 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s
     vN = vN_old + 1 * many
     for i_l in range(slots):
         for i_plane in range(n_plane):
-            s[i_plane] = s[i_plane] + sel(first + i_l * span + thread < length, f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
-            s2[i_plane] = s2[i_plane] + sel(first + i_l * span + thread < length, f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane + skew_Y, shift_Y, mask_Y)]), 0.0)
+            s[i_plane] = s[i_plane] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
+            s2[i_plane] = s2[i_plane] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane + skew_Y, shift_Y, mask_Y)]), 0.0)
     value_p1(p1, vN, s, n_plane)
     value_p2(p2, vN, s2, n_plane)
     if seen_old > 0:
@@ -225,12 +254,12 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s
                 t3 = f4(p2[i_plane__1]) if math.isfinite(f4(p2[i_plane__1])) else f4(0.0)
                 t4 = cells_Y[cell(i_l * span + thread, n_plane, i_plane__1 + skew_Y, shift_Y, mask_Y)] - t3
                 t5 = t2 * t4
-                s1[i_plane * n_plane + i_plane__1] = s1[i_plane * n_plane + i_plane__1] + sel(first + i_l * span + thread < length, f8(t5), 0.0)
+                s1[i_plane * n_plane + i_plane__1] = s1[i_plane * n_plane + i_plane__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5), 0.0)
                 t6 = f4(p1[i_plane__1]) if math.isfinite(f4(p1[i_plane__1])) else f4(0.0)
                 t8 = t2 * (cells_X[cell(i_l * span + thread, n_plane, i_plane__1 + skew_X, shift_X, mask_X)] - t6)
-                s6[i_plane * n_plane + i_plane__1] = s6[i_plane * n_plane + i_plane__1] + sel(first + i_l * span + thread < length, f8(t8), 0.0)
+                s6[i_plane * n_plane + i_plane__1] = s6[i_plane * n_plane + i_plane__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t8), 0.0)
                 t11 = t10 * t4
-                s7[i_plane * n_plane + i_plane__1] = s7[i_plane * n_plane + i_plane__1] + sel(first + i_l * span + thread < length, f8(t11), 0.0)
+                s7[i_plane * n_plane + i_plane__1] = s7[i_plane * n_plane + i_plane__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
     return seen, vN
 
 
@@ -285,14 +314,14 @@ def settle_s1(into, n_plane, p1, p2, s1, vN, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p1[i_plane]
         t2 = t1 - t1
-        t14 = (p1[i_plane] if p1[i_plane] - p1[i_plane] == 0.0 else f8(0)) - p1[i_plane]
+        t13 = (p1[i_plane] if p1[i_plane] - p1[i_plane] == 0.0 else f8(0)) - p1[i_plane]
         for i_plane__1 in range(n_plane__1):
             t3 = p2[i_plane__1]
-            t7 = 1.0 + t2 * (t3 - t3) * 1.0
-            t19 = t14 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
-            t21 = s1[i_plane * n_plane + i_plane__1] + t19 * f8(vN)
-            t22 = t21 if s1[i_plane * n_plane + i_plane__1] - s1[i_plane * n_plane + i_plane__1] == 0.0 else nan
-            into[i_plane * n_plane + i_plane__1] = t22 if t7 != t7 else s1[i_plane * n_plane + i_plane__1]
+            t6 = 1.0 + t2 * (t3 - t3)
+            t18 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
+            t20 = s1[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t21 = t20 if s1[i_plane * n_plane + i_plane__1] - s1[i_plane * n_plane + i_plane__1] == 0.0 else nan
+            into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s1[i_plane * n_plane + i_plane__1]
 
 
 @cuda.jit(device=True)
@@ -300,14 +329,14 @@ def settle_s6(into, n_plane, p1, s6, vN, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p1[i_plane]
         t2 = t1 - t1
-        t14 = (p1[i_plane] if p1[i_plane] - p1[i_plane] == 0.0 else f8(0)) - p1[i_plane]
+        t13 = (p1[i_plane] if p1[i_plane] - p1[i_plane] == 0.0 else f8(0)) - p1[i_plane]
         for i_plane__1 in range(n_plane__1):
             t3 = p1[i_plane__1]
-            t7 = 1.0 + t2 * (t3 - t3) * 1.0
-            t19 = t14 * ((p1[i_plane__1] if p1[i_plane__1] - p1[i_plane__1] == 0.0 else f8(0)) - p1[i_plane__1])
-            t21 = s6[i_plane * n_plane + i_plane__1] + t19 * f8(vN)
-            t22 = t21 if s6[i_plane * n_plane + i_plane__1] - s6[i_plane * n_plane + i_plane__1] == 0.0 else nan
-            into[i_plane * n_plane + i_plane__1] = t22 if t7 != t7 else s6[i_plane * n_plane + i_plane__1]
+            t6 = 1.0 + t2 * (t3 - t3)
+            t18 = t13 * ((p1[i_plane__1] if p1[i_plane__1] - p1[i_plane__1] == 0.0 else f8(0)) - p1[i_plane__1])
+            t20 = s6[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t21 = t20 if s6[i_plane * n_plane + i_plane__1] - s6[i_plane * n_plane + i_plane__1] == 0.0 else nan
+            into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s6[i_plane * n_plane + i_plane__1]
 
 
 @cuda.jit(device=True)
@@ -315,14 +344,14 @@ def settle_s7(into, n_plane, p2, s7, vN, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p2[i_plane]
         t2 = t1 - t1
-        t14 = (p2[i_plane] if p2[i_plane] - p2[i_plane] == 0.0 else f8(0)) - p2[i_plane]
+        t13 = (p2[i_plane] if p2[i_plane] - p2[i_plane] == 0.0 else f8(0)) - p2[i_plane]
         for i_plane__1 in range(n_plane__1):
             t3 = p2[i_plane__1]
-            t7 = 1.0 + t2 * (t3 - t3) * 1.0
-            t19 = t14 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
-            t21 = s7[i_plane * n_plane + i_plane__1] + t19 * f8(vN)
-            t22 = t21 if s7[i_plane * n_plane + i_plane__1] - s7[i_plane * n_plane + i_plane__1] == 0.0 else nan
-            into[i_plane * n_plane + i_plane__1] = t22 if t7 != t7 else s7[i_plane * n_plane + i_plane__1]
+            t6 = 1.0 + t2 * (t3 - t3)
+            t18 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
+            t20 = s7[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t21 = t20 if s7[i_plane * n_plane + i_plane__1] - s7[i_plane * n_plane + i_plane__1] == 0.0 else nan
+            into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s7[i_plane * n_plane + i_plane__1]
 
 
 @cuda.jit(device=True)
@@ -369,12 +398,12 @@ def value_s4(s1, n_plane, n_plane__2):
 
 @cuda.jit(device=True)
 def value_p3(s3, s4):
-    return math.cos(math.atan2(s3, s4))
+    return cos(math.atan2(s3, s4))
 
 
 @cuda.jit(device=True)
 def value_p4(s3, s4):
-    return math.sin(math.atan2(s3, s4))
+    return sin(math.atan2(s3, s4))
 
 
 @cuda.jit(device=True)

@@ -28,7 +28,7 @@ Dangers
     h6 + h7 divides and may be 0: the result is then what IEEE division gives
 
 Laws:
-Certificate: sha256 3721c04a351cf832f19ae08010588bf68ea47254de86c10b9a2449908b251204
+Certificate: sha256 badcda5ae2db53e7fe0c9cccb466839f2a079a1fc78f32391aa0b75692346849
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python kalman_scalar_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -121,6 +121,11 @@ def steps_0_of_row(h1, h3, h4, h5, h6, h7, begins, y, drift, noise, n):
         t29 = t5 * h7
         t30 = t28 + t29
         h1, h3, h4, h5, h6, h7 = t13, t18, t21, t24, t27, t30
+        size = max(max(max(max(max(abs(h1), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
+        if not 2.0**-300 <= size <= 2.0**300:
+            size = max(max(max(max(max((abs(h1) if h1 - h1 == 0 else 0.0), (abs(h3) if h3 - h3 == 0 else 0.0)), (abs(h4) if h4 - h4 == 0 else 0.0)), (abs(h5) if h5 - h5 == 0 else 0.0)), (abs(h6) if h6 - h6 == 0 else 0.0)), (abs(h7) if h7 - h7 == 0 else 0.0))
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            h1, h3, h4, h5, h6, h7 = h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
     return h1, h3, h4, h5, h6, h7
 
 

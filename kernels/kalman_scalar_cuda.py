@@ -28,7 +28,7 @@ Dangers
     h6 + h7 divides and may be 0: the result is then what IEEE division gives
 
 Laws:
-Certificate: sha256 3721c04a351cf832f19ae08010588bf68ea47254de86c10b9a2449908b251204
+Certificate: sha256 badcda5ae2db53e7fe0c9cccb466839f2a079a1fc78f32391aa0b75692346849
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python kalman_scalar_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -107,6 +107,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -123,7 +124,7 @@ SLOTS = TILE + 1
 def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old, slots, first, thread, length, noise, cells_y, skew_y, shift_y, mask_y, drift):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old
     seen = i4(seen_old + many)
@@ -137,15 +138,21 @@ def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old, slots
         i_l = i4(0)
         t2 = cells_y[cell(thread * slots + i_l, 1, skew_y, shift_y, mask_y)]
         q1, h1, h3, h4, h5, h6, h7 = t1, 0.81 * f8(t2), drift * f8(t2), t5, t6, 0.81, t7
-    for i_l in range(begins, many):
-        t10 = cells_y[cell(thread * slots + i_l, 1, skew_y, shift_y, mask_y)]
-        t11 = 0.81 * f8(t10)
-        t14 = drift * f8(t10)
-        t21 = t1 * h3 + t11 * h5 + t14 * h7
-        t27 = t5 * h5 + t6 * h7
-        t30 = 0.81 * h4 + t7 * h6
-        t33 = 0.81 * h5 + t7 * h7
-        q1, h1, h3, h4, h5, h6, h7 = q1 * t1, t1 * h1 + t11 * h4 + t14 * h6, t21, t5 * h4 + t6 * h6, t27, t30, t33
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t10 = cells_y[cell(thread * slots + i_l, 1, skew_y, shift_y, mask_y)]
+            t11 = 0.81 * f8(t10)
+            t14 = drift * f8(t10)
+            t21 = t1 * h3 + t11 * h5 + t14 * h7
+            t27 = t5 * h5 + t6 * h7
+            t30 = 0.81 * h4 + t7 * h6
+            t33 = 0.81 * h5 + t7 * h7
+            q1, h1, h3, h4, h5, h6, h7 = q1 * t1, t1 * h1 + t11 * h4 + t14 * h6, t21, t5 * h4 + t6 * h6, t27, t30, t33
+            size = max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
+            if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                size = max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0)
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                q1, h1, h3, h4, h5, h6, h7 = q1 * power, h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
     return seen, q1, h1, h3, h4, h5, h6, h7
 
 
@@ -184,6 +191,11 @@ def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old, wi
             h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
             if many_a > 0 and many_b > 0:
                 q1, h1, h3, h4, h5, h6, h7 = merge(q1_a, q1_b, h1_a, h1_b, h4_a, h3_b, h6_a, h3_a, h5_a, h7_a, h4_b, h5_b, h6_b, h7_b)
+                size = max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
+                if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                    size = max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0)
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    q1, h1, h3, h4, h5, h6, h7 = q1 * power, h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
             else:
                 q1, h1, h3, h4, h5, h6, h7 = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b)
             many = i4(many_a + many_b)

@@ -108,6 +108,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -144,7 +145,7 @@ def rebase_s2(s2, p1, p1_new, vN):
 def fold(seen_old, s_old, vN_old, s2_old, slots, first, span, thread, length, cells_S1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s_old, vN_old, s2_old
     seen = i4(seen_old + many)
@@ -153,7 +154,7 @@ def fold(seen_old, s_old, vN_old, s2_old, slots, first, span, thread, length, ce
     s_it = f4(0.0)
     vN = vN_old + 1 * many
     for i_l in range(slots):
-        s_it = s_it + sel(first + i_l * span + thread < length, cells_S1[i_l * span + thread], f4(0.0))
+        s_it = s_it + sel(i4(first + i_l * span + thread) < i4(length), cells_S1[i_l * span + thread], f4(0.0))
     s = s + f8(s_it)
     p1 = value_p1(s, vN)
     s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
@@ -161,7 +162,7 @@ def fold(seen_old, s_old, vN_old, s2_old, slots, first, span, thread, length, ce
     t1 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t2 = cells_S1[i_l * span + thread] - f4(t1)
-        s2_it = s2_it + sel(first + i_l * span + thread < length, t2 * t2, f4(0.0))
+        s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t2 * t2, f4(0.0))
     s2 = s2 + f8(s2_it)
     return seen, s, vN, s2
 
@@ -181,10 +182,10 @@ def combine(seen_old, s_old, vN_old, s2_old, width):
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
@@ -204,7 +205,7 @@ def map_0(out_0, n_l, live, item, s2, cells_X, cells_W, n_k, skew_W, shift_W, ma
             t5 = t5 + f8(cells_X[i_k]) * f8(cells_W[cell(i_l * span + thread, n_k, i_k + skew_W, shift_W, mask_W)])
         t10 = (t5 - t7) * t4 + f8(cells_y[cell(i_l * span + thread, 1, skew_y, shift_y, mask_y)])
         t11 = t10 * f8(cells_y[cell(i_l * span + thread, 1, skew_y, shift_y, mask_y)])
-        if live and first + i_l * span + thread < length:
+        if live and i4(first + i_l * span + thread) < i4(length):
             store_one(address(out_0) + (item * n_l + (begin + first + i_l * span + thread)) * SIZE, f4(t11))
 
 

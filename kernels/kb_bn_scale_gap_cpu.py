@@ -98,6 +98,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -139,7 +171,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -174,17 +206,17 @@ def value_1(s1, s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N, s7, old_s4, s8, old_s6):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s2 + t5
     s2 = t6
-    t7 = 0.0 if f8(old_s4) == 0.0 else t3 * f8(old_s4)
+    t7 = times(t3, f8(old_s4))
     t8 = s7 + t7
     s7 = t8
-    t9 = 0.0 if f8(old_s6) == 0.0 else t3 * f8(old_s6)
+    t9 = times(t3, f8(old_s6))
     t10 = s8 + t9
     s8 = t10
     return s2, s7, s8
@@ -196,7 +228,7 @@ def fold_1(x, p1, c, n):
     s2 = 0.0
     s7 = 0.0
     s8 = 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t2 = anchored(p1)
     for i_l in range(n):
         t1 = 0.5 * f8(x[i_l])
         t3 = t1 - t2
@@ -218,55 +250,53 @@ def finish(s1, s, N, p1, s2, any1, s7, s4, any2, s8, s6, p2, s3, s5):
     t3 = p1
     t4 = t3 - t3
     t5 = t4 * t4
-    t6 = t5 * 1.0
-    t7 = 1.0 + t6
-    t8 = t7 != t7
-    t9 = s2 - s2
-    t10 = t9 == 0.0
-    t11 = p1 - p1
-    t12 = t11 == 0.0
-    t13 = p1 if t12 else f8(0)
-    t14 = t13 - p1
-    t15 = t14 * t14
-    t16 = t15 * f8(N)
-    t17 = s2 + t16
-    t18 = t17 if t10 else nan
-    t19 = t18 if t8 else s2
-    s2 = t19
-    t20 = t4 * 1.0
-    t21 = 1.0 + t20
-    t22 = t21 != t21
-    t23 = t22 & any1
-    t24 = s7 - s7
-    t25 = t24 == 0.0
-    t26 = t14 * f8(s4)
-    t27 = s7 + t26
-    t28 = t27 if t25 else nan
-    t29 = t28 if t23 else s7
-    s7 = t29
-    t30 = t22 & any2
-    t31 = s8 - s8
-    t32 = t31 == 0.0
-    t33 = t14 * f8(s6)
-    t34 = s8 + t33
-    t35 = t34 if t32 else nan
-    t36 = t35 if t30 else s8
-    s8 = t36
-    t37 = s2 / f8(N)
-    t38 = t37 + 1e-05
-    t39 = np.sqrt(t38)
-    p2 = t39
-    t40 = 1.0 / p2
-    t41 = t40 * s7
-    t42 = t41 if any1 else 0.0
-    s3 = t42
-    t43 = s3 / f8(s4)
-    out0 = f4(t43)
-    t44 = t40 * s8
-    t45 = t44 if any2 else 0.0
-    s5 = t45
-    t46 = s5 / f8(s6)
-    out1 = f4(t46)
+    t6 = 1.0 + t5
+    t7 = t6 != t6
+    t8 = s2 - s2
+    t9 = t8 == 0.0
+    t10 = p1 - p1
+    t11 = t10 == 0.0
+    t12 = p1 if t11 else f8(0)
+    t13 = t12 - p1
+    t14 = t13 * t13
+    t15 = t14 * f8(N)
+    t16 = s2 + t15
+    t17 = t16 if t9 else nan
+    t18 = t17 if t7 else s2
+    s2 = t18
+    t19 = 1.0 + t4
+    t20 = t19 != t19
+    t21 = t20 & any1
+    t22 = s7 - s7
+    t23 = t22 == 0.0
+    t24 = t13 * f8(s4)
+    t25 = s7 + t24
+    t26 = t25 if t23 else nan
+    t27 = t26 if t21 else s7
+    s7 = t27
+    t28 = t20 & any2
+    t29 = s8 - s8
+    t30 = t29 == 0.0
+    t31 = t13 * f8(s6)
+    t32 = s8 + t31
+    t33 = t32 if t30 else nan
+    t34 = t33 if t28 else s8
+    s8 = t34
+    t35 = s2 / f8(N)
+    t36 = t35 + 1e-05
+    t37 = np.sqrt(t36)
+    p2 = t37
+    t38 = 1.0 / p2
+    t39 = t38 * s7
+    t40 = t39 if any1 else 0.0
+    s3 = t40
+    t41 = s3 / f8(s4)
+    out0 = f4(t41)
+    t42 = t38 * s8
+    t43 = t42 if any2 else 0.0
+    s5 = t43
+    t44 = s5 / f8(s6)
+    out1 = f4(t44)
     return s, p1, s2, s7, s8, p2, s3, out0, s5, out1
 
 
@@ -302,7 +332,7 @@ def sweep(first, last, tile, block, b_x, x, b_c, c, n_l, out0, out1):
             old_s6 = s6
             N += 1 * n
             r0, r1, r2, r3, r4 = fold_0(x_tile, c_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0, r1, r2, r3, r4 = fold_0(x_tile, c_tile, n, f8)
             s1 = s1 + f8(r0)
             any1 = any1 | r1

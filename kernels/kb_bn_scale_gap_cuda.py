@@ -100,6 +100,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -178,14 +194,31 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     any2_it = False
     s6 = s6_old
     s6_it = 0
+    s1_of = 0.0
+    any1_of = False
+    s4_of = 0
+    any2_of = False
+    s6_of = 0
     for i_l in range(SLOTS):
-        s1_it = s1_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        t1 = f8(v_c[i_l]) == 0.0
-        any1_it = any1_it | sel(ok[i_l], t1, False)
-        s4_it = s4_it + sel(ok[i_l] & t1, 1, 0)
-        t2 = f8(v_c[i_l]) == 1.0
-        any2_it = any2_it | sel(ok[i_l], t2, False)
-        s6_it = s6_it + sel(ok[i_l] & t2, 1, 0)
+        s1_of = s1_of + f8(v_x[i_l])
+        t1 = v_c[i_l] == f4(0.0)
+        any1_of = any1_of | t1
+        s4_of = s4_of + sel(t1, 1, 0)
+        t2 = v_c[i_l] == f4(1.0)
+        any2_of = any2_of | t2
+        s6_of = s6_of + sel(t2, 1, 0)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+            any1_it = any1_it | sel(ok[i_l], any1_of, False)
+            any1_of = False
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0)
+            s4_of = 0
+            any2_it = any2_it | sel(ok[i_l], any2_of, False)
+            any2_of = False
+            s6_it = s6_it + sel(ok[i_l], s6_of, 0)
+            s6_of = 0
+        unrolled()
     s1 = s1 + s1_it
     any1 = any1 | any1_it
     s4 = s4 + s4_it
@@ -200,11 +233,22 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     s8 = rebase_s8(s8_old, p1_old, p1, s6_old) if seen_old > 0 else s8_old
     s8_it = 0.0
     t4 = p1 if math.isfinite(p1) else 0.0
+    s2_of = 0.0
+    s7_of = 0.0
+    s8_of = 0.0
     for i_l in range(SLOTS):
-        t5 = 0.5 * f8(v_x[i_l]) - t4
-        s2_it = s2_it + sel(ok[i_l], t5 * t5, 0.0)
-        s7_it = s7_it + sel(ok[i_l] & (f8(v_c[i_l]) == 0.0), t5, 0.0)
-        s8_it = s8_it + sel(ok[i_l] & (f8(v_c[i_l]) == 1.0), t5, 0.0)
+        t5 = f8(f4(0.5)) * f8(v_x[i_l]) - t4
+        s2_of = s2_of + t5 * t5
+        s7_of = s7_of + sel(v_c[i_l] == f4(0.0), t5, 0.0)
+        s8_of = s8_of + sel(v_c[i_l] == f4(1.0), t5, 0.0)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s7_it = s7_it + sel(ok[i_l], s7_of, 0.0)
+            s7_of = 0.0
+            s8_it = s8_it + sel(ok[i_l], s8_of, 0.0)
+            s8_of = 0.0
+        unrolled()
     s2 = s2 + s2_it
     s7 = s7 + s7_it
     s8 = s8 + s8_it
@@ -234,26 +278,26 @@ def combine(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
 def settle_s7(p1, any1, s7, s4):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t14 = s7 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(s4)
-    return (t14 if s7 - s7 == 0.0 else nan) if (t4 != t4) & any1 else s7
+    t3 = 1.0 + (t1 - t1)
+    t13 = s7 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(s4)
+    return (t13 if s7 - s7 == 0.0 else nan) if (t3 != t3) & any1 else s7
 
 
 @cuda.jit(device=True)
 def settle_s8(p1, any2, s8, s6):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t14 = s8 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(s6)
-    return (t14 if s8 - s8 == 0.0 else nan) if (t4 != t4) & any2 else s8
+    t3 = 1.0 + (t1 - t1)
+    t13 = s8 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(s6)
+    return (t13 if s8 - s8 == 0.0 else nan) if (t3 != t3) & any2 else s8
 
 
 @cuda.jit(device=True)
@@ -459,7 +503,7 @@ def plan(x, c):
     arrays = {'x': x, 'c': c}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

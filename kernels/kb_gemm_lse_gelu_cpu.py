@@ -130,6 +130,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -390,11 +414,11 @@ def fold_0(S1, n):
 
 @njit(**PART)
 def rebase_1(old_m2, m2, s):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -403,7 +427,7 @@ def rebase_1(old_m2, m2, s):
 def fold_1(S1, m2, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(m2)
     for i_l in range(n):
         t2 = S1[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -416,38 +440,37 @@ def finish(m2, s):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = np.log(s)
-    t14 = m2 + t13
-    t15 = t14 > 0.0
-    t16 = 0.0001 * t14
-    t17 = t14 if t15 else t16
-    t18 = 0.5 * t17
-    t19 = t17 * t17 * t17
-    t20 = 0.044715 * t19
-    t21 = t17 + t20
-    t22 = 0.7978845608028654 * t21
-    t23 = np.tanh(t22)
-    t24 = 1.0 + t23
-    t25 = t18 * t24
-    t26 = 0.5 * t25
-    t27 = t25 * t25 * t25
-    t28 = 0.044715 * t27
-    t29 = t25 + t28
-    t30 = 0.7978845608028654 * t29
-    t31 = np.tanh(t30)
-    t32 = 1.0 + t31
-    t33 = t26 * t32
-    out0 = f4(t33)
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = np.log(s)
+    t13 = m2 + t12
+    t14 = t13 > 0.0
+    t15 = 0.0001 * t13
+    t16 = t13 if t14 else t15
+    t17 = 0.5 * t16
+    t18 = t16 * t16 * t16
+    t19 = 0.044715 * t18
+    t20 = t16 + t19
+    t21 = 0.7978845608028654 * t20
+    t22 = np.tanh(t21)
+    t23 = 1.0 + t22
+    t24 = t17 * t23
+    t25 = 0.5 * t24
+    t26 = t24 * t24 * t24
+    t27 = 0.044715 * t26
+    t28 = t24 + t27
+    t29 = 0.7978845608028654 * t28
+    t30 = np.tanh(t29)
+    t31 = 1.0 + t30
+    t32 = t25 * t31
+    out0 = f4(t32)
     return s, out0
 
 

@@ -134,8 +134,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -223,13 +222,13 @@ def make(stage, warps, TILE, vector, n_k):
             m2 = held_m2[r]
             s = held_s[r]
             t1 = m2
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            s = sel(t4 != t4, math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2) * s, s)
-            t14 = m2 + math.log(s)
-            t17 = sel(t14 > f4(0.0), t14, f4(0.0001) * t14)
-            t25 = f4(0.5) * t17 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t17 + f4(0.044715) * (t17 * t17 * t17))))
-            t33 = f4(0.5) * t25 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t25 + f4(0.044715) * (t25 * t25 * t25))))
-            y_0[r] = t33
+            t3 = math.exp(t1 - t1)
+            s = sel(t3 != t3, math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2) * s, s)
+            t13 = m2 + math.log(s)
+            t16 = sel(t13 > f4(0.0), t13, f4(0.0001) * t13)
+            t24 = f4(0.5) * t16 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t16 + f4(0.044715) * (t16 * t16 * t16))))
+            t32 = f4(0.5) * t24 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t24 + f4(0.044715) * (t24 * t24 * t24))))
+            y_0[r] = t32
             unrolled()
 
     @cuda.jit(launch_bounds=(THREADS, 1))

@@ -97,6 +97,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
@@ -112,6 +113,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -135,7 +137,7 @@ def make_S1(span, thread, cells_S1, cells_W, n_k, skew_W, shift_W, mask_W, cells
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
@@ -143,7 +145,7 @@ def rebase_s(m, m_new, s):
 def fold(seen_old, m_old, s_old, slots, first, span, thread, length, cells_S1, cells_b, skew_b, shift_b, mask_b):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m_old, s_old
     seen = i4(seen_old + many)
@@ -152,7 +154,7 @@ def fold(seen_old, m_old, s_old, slots, first, span, thread, length, cells_S1, c
     for i_l in range(slots):
         t1 = cells_S1[i_l * span + thread] + cells_b[cell(i_l * span + thread, 1, skew_b, shift_b, mask_b)]
         t9 = f4(0.5) * t1 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t1 + f4(0.044715) * (t1 * t1 * t1))))
-        m_it = larger(m_it, sel(first + i_l * span + thread < length, t9, f4(-inf)))
+        m_it = larger(m_it, sel(i4(first + i_l * span + thread) < i4(length), t9, f4(-inf)))
     m = larger(m, f8(m_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
@@ -160,7 +162,7 @@ def fold(seen_old, m_old, s_old, slots, first, span, thread, length, cells_S1, c
     for i_l in range(slots):
         t10 = cells_S1[i_l * span + thread] + cells_b[cell(i_l * span + thread, 1, skew_b, shift_b, mask_b)]
         t18 = f4(0.5) * ((f4(1.0) + math.tanh(f4(0.7978845608028654) * (t10 + f4(0.044715) * (t10 * t10 * t10)))) * t10)
-        s_it = s_it + sel(first + i_l * span + thread < length, math.exp(t18 - f4(t19)), f4(0.0))
+        s_it = s_it + sel(i4(first + i_l * span + thread) < i4(length), fast_exp(t18 - f4(t19)), f4(0.0))
     s = s + f8(s_it)
     return seen, m, s
 
@@ -176,9 +178,9 @@ def combine(seen_old, m_old, s_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
@@ -196,8 +198,8 @@ def map_0(out_0, n_l, live, item, s, cells_W, n_k, skew_W, shift_W, mask_W, span
             t2 = t2 + cells_W[cell(i_l * span + thread, n_k, i_k + skew_W, shift_W, mask_W)] * cells_x[i_k]
         t4 = t2 + cells_b[cell(i_l * span + thread, 1, skew_b, shift_b, mask_b)]
         t12 = f4(0.5) * t4 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t4 + f4(0.044715) * (t4 * t4 * t4))))
-        t15 = math.exp(t12 - f4(m)) * f4(t1)
-        if live and first + i_l * span + thread < length:
+        t15 = fast_exp(t12 - f4(m)) * f4(t1)
+        if live and i4(first + i_l * span + thread) < i4(length):
             store_one(address(out_0) + (item * n_l + (begin + first + i_l * span + thread)) * SIZE, t15)
 
 

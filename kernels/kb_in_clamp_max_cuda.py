@@ -83,6 +83,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -149,19 +165,32 @@ def fold(seen_old, s_old, vN_old, m1_old, s2_old, ok, v_x):
     s_it = 0.0
     vN = vN_old + 1 * many
     m1 = m1_old
-    m1_it = -inf
+    m1_it = f4(-inf)
+    s_of = 0.0
+    m1_of = f4(-inf)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        m1_it = larger(m1_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
+        s_of = s_of + f8(v_x[i_l])
+        m1_of = larger(m1_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            m1_it = larger(m1_it, sel(ok[i_l], m1_of, f4(-inf)))
+            m1_of = f4(-inf)
+        unrolled()
     s = s + s_it
-    m1 = larger(m1, m1_it)
+    m1 = larger(m1, f8(m1_it))
     p1 = value_p1(s, vN)
     s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
+    s2_of = 0.0
     for i_l in range(SLOTS):
         t2 = f8(v_x[i_l]) - t1
-        s2_it = s2_it + sel(ok[i_l], t2 * t2, 0.0)
+        s2_of = s2_of + t2 * t2
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
     s2 = s2 + s2_it
     return seen, s, vN, m1, s2
 
@@ -182,10 +211,10 @@ def combine(seen_old, s_old, vN_old, m1_old, s2_old, width):
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
@@ -341,7 +370,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -88,6 +88,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -113,6 +129,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -141,19 +158,19 @@ def value_p2(m2, s2):
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s2(m2, m2_new, s2):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
 @cuda.jit(device=True)
 def rebase_s1(m, m_new, s1, p1, p1_new, p2, p2_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     t13 = t4 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
     t14 = t4 * ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)) - t13
     return (0.0 if s1 == 0.0 else t4 * s1) + (0.0 if s == 0.0 else t14 * s)
@@ -173,9 +190,17 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, s1_old, ok, v_x, v_y):
     m_it = f4(-inf)
     m2 = m2_old
     m2_it = f4(-inf)
+    m_of = f4(-inf)
+    m2_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
-        m2_it = larger(m2_it, sel(ok[i_l], v_y[i_l], f4(-inf)))
+        m_of = larger(m_of, v_x[i_l])
+        m2_of = larger(m2_of, v_y[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            m2_it = larger(m2_it, sel(ok[i_l], m2_of, f4(-inf)))
+            m2_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     m2 = larger(m2, f8(m2_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
@@ -184,9 +209,17 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, s1_old, ok, v_x, v_y):
     s2_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
     t4 = m2 if math.isfinite(m2) else 0.0
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], math.exp(v_x[i_l] - f4(t1)), f4(0.0))
-        s2_it = s2_it + sel(ok[i_l], math.exp(v_y[i_l] - f4(t4)), f4(0.0))
+        s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
+        s2_of = s2_of + fast_exp(v_y[i_l] - f4(t4))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     p1 = value_p1(m, s)
@@ -195,9 +228,14 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, s1_old, ok, v_x, v_y):
     s1_it = f4(0.0)
     t9 = p1 if math.isfinite(p1) else 0.0
     t12 = p2 if math.isfinite(p2) else 0.0
+    s1_of = f4(0.0)
     for i_l in range(SLOTS):
-        t8 = math.exp(v_x[i_l] - f4(t1))
-        s1_it = s1_it + sel(ok[i_l], t8 * (v_x[i_l] - f4(t9)) - t8 * (v_y[i_l] - f4(t12)), f4(0.0))
+        t8 = fast_exp(v_x[i_l] - f4(t1))
+        s1_of = s1_of + (t8 * (v_x[i_l] - f4(t9)) - t8 * (v_y[i_l] - f4(t12)))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+        unrolled()
     s1 = s1 + f8(s1_it)
     return seen, m, m2, s, s2, s1
 
@@ -220,27 +258,27 @@ def combine(seen_old, m_old, m2_old, s_old, s2_old, s1_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s2(m2, s2):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)
 def settle_s1(m, p1, p2, s1):
     t1 = m
     t3 = math.exp(t1 - t1)
-    t5 = p1
-    t8 = p2
-    t13 = t3 * 1.0 + (t3 * (t5 - t5) - t3 * (t8 - t8)) * 1.0
-    return nan if t13 != t13 else s1
+    t4 = p1
+    t7 = p2
+    t11 = t3 + (t3 * (t4 - t4) - t3 * (t7 - t7))
+    return nan if t11 != t11 else s1
 
 
 @cuda.jit(device=True)
@@ -408,7 +446,7 @@ def plan(x, y):
     arrays = {'x': x, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -40,7 +40,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 20c89aceb1c3f566f4a903b566188cf4a5f687901ea0d0bc50d2121b2c0ac7b6
+Certificate: sha256 9bca794ec3cee68e480ff2cdfc1391240e52499d3575930c3d0bc9b3ec7abb80
 Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python kpss_statistic_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -88,6 +88,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -119,7 +151,7 @@ def ahead(tile, distance, count, line):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -176,11 +208,11 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if old_N == 0.0 else t4 * old_N
+    t5 = times(t4, old_N)
     t6 = s3 + t5
     s3 = t6
     return s3
@@ -190,7 +222,7 @@ def rebase_1(s3, old_p1, p1, old_N):
 def fold_1(x, p1, n, real):
     wide_vectors()
     s3 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -205,33 +237,32 @@ def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s3 - s3
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * N
-    t16 = s3 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s3
-    s3 = t18
-    t19 = s / f8(n_l)
-    t20 = h4 * t19
-    t21 = h3 + t20
-    t22 = t19 * t19
-    t23 = h5 * t22
-    t24 = t21 + t23
-    s2 = t24
-    t25 = n_l * n_l
-    t26 = s2 / f8(t25)
-    t27 = s3 / f8(n_l)
-    t28 = t26 / t27
-    out0 = f4(t28)
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s3 - s3
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * N
+    t15 = s3 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s3
+    s3 = t17
+    t18 = s / f8(n_l)
+    t19 = h4 * t18
+    t20 = h3 + t19
+    t21 = t18 * t18
+    t22 = h5 * t21
+    t23 = t20 + t22
+    s2 = t23
+    t24 = n_l * n_l
+    t25 = s2 / f8(t24)
+    t26 = s3 / f8(n_l)
+    t27 = t25 / t26
+    out0 = f4(t27)
     return p1, s3, s2, out0
 
 

@@ -40,7 +40,7 @@ Dangers
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 20c89aceb1c3f566f4a903b566188cf4a5f687901ea0d0bc50d2121b2c0ac7b6
+Certificate: sha256 9bca794ec3cee68e480ff2cdfc1391240e52499d3575930c3d0bc9b3ec7abb80
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python kpss_statistic_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -120,6 +120,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -147,7 +148,7 @@ def rebase_s3(s3, p1, p1_new, vN):
 def fold(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old
     seen = i4(seen_old + many)
@@ -157,22 +158,24 @@ def fold(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        s, vN, h1, h2, h3, h4, h5 = f8(t1), f8(1), 2.0 * f8(t1), f8(-2), f8(t1) * f8(t1), 2.0 * -f8(t1), f8(1)
-    for i_l in range(begins, many):
-        t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t11 = 2.0 * f8(t6)
-        t13 = -vN
-        t22 = h3 + s * s + t11 * s + f8(t6) * f8(t6)
-        t33 = h4 + (s * t13 + t13 * s) + t11 * t13 + -2.0 * s + 2.0 * -f8(t6)
-        t38 = h5 + t13 * t13 + -2.0 * t13 + 1.0
-        s, vN, h1, h2, h3, h4, h5 = s + f8(t6), vN + 1.0, h1 + 2.0 * s + t11, h2 + 2.0 * t13 + -2.0, t22, t33, t38
+        t5 = f8(f4(2.0)) * f8(-t1)
+        s, vN, h1, h2, h3, h4, h5 = f8(t1), f8(1), f8(f4(2.0)) * f8(t1), f8(-2), f8(t1) * f8(t1), t5, f8(1)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t11 = f8(f4(2.0)) * f8(t6)
+            t13 = -vN
+            t22 = h3 + s * s + t11 * s + f8(t6) * f8(t6)
+            t33 = h4 + (s * t13 + t13 * s) + t11 * t13 + -2.0 * s + f8(f4(2.0)) * f8(-t6)
+            t38 = h5 + t13 * t13 + -2.0 * t13 + 1.0
+            s, vN, h1, h2, h3, h4, h5 = s + f8(t6), vN + 1.0, h1 + 2.0 * s + t11, h2 + 2.0 * t13 + -2.0, t22, t33, t38
     p1 = value_p1(s, vN)
     s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
     s3_it = 0.0
     t40 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t41 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t40
-        s3_it = s3_it + sel(first + thread * slots + i_l < length, t41 * t41, 0.0)
+        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t41 * t41, 0.0)
     s3 = s3 + s3_it
     return seen, s, vN, h1, h2, h3, h4, h5, s3
 
@@ -225,9 +228,9 @@ def combine(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_
 def settle_s3(p1, s3, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    return (s3 + t12 * t12 * vN if s3 - s3 == 0.0 else nan) if t5 != t5 else s3
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    return (s3 + t11 * t11 * vN if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
 @cuda.jit(device=True)

@@ -81,6 +81,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -118,7 +150,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -129,7 +161,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -158,28 +190,28 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_s1, old_s3, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = 4.0 * t3
-    t5 = 0.0 if old_s1 == 0.0 else t4 * old_s1
+    t5 = times(t4, old_s1)
     t6 = s2 + t5
     t7 = t3 * t3
     t8 = 6.0 * t7
-    t9 = 0.0 if old_s3 == 0.0 else t8 * old_s3
+    t9 = times(t8, old_s3)
     t10 = t6 + t9
     t11 = t7 * t3
     t12 = t11 * t3
-    t13 = 0.0 if f8(old_N) == 0.0 else t12 * f8(old_N)
+    t13 = times(t12, f8(old_N))
     t14 = t10 + t13
     s2 = t14
     t15 = 3.0 * t3
-    t16 = 0.0 if old_s3 == 0.0 else t15 * old_s3
+    t16 = times(t15, old_s3)
     t17 = old_s1 + t16
-    t18 = 0.0 if f8(old_N) == 0.0 else t11 * f8(old_N)
+    t18 = times(t11, f8(old_N))
     t19 = t17 + t18
     s1 = t19
-    t20 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t20 = times(t7, f8(old_N))
     t21 = old_s3 + t20
     s3 = t21
     return s2, s1, s3
@@ -191,7 +223,7 @@ def fold_1(x, p1, n, real):
     s2 = real(0.0)
     s1 = real(0.0)
     s3 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -210,48 +242,42 @@ def finish(s, N, p1, s2, s1, s3, n_l):
     t2 = p1
     t3 = t2 - t2
     t4 = 4.0 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t3 * t3
-    t8 = 6.0 * t7
-    t9 = t8 * 1.0
-    t10 = t6 + t9
-    t11 = t7 * t3
-    t12 = t11 * t3
-    t13 = t12 * 1.0
-    t14 = t10 + t13
-    t15 = t14 != t14
-    t16 = nan if t15 else s2
-    s2 = t16
-    t17 = 3.0 * t3
-    t18 = t17 * 1.0
-    t19 = 1.0 + t18
-    t20 = t11 * 1.0
-    t21 = t19 + t20
-    t22 = t21 != t21
-    t23 = nan if t22 else s1
-    s1 = t23
-    t24 = t7 * 1.0
-    t25 = 1.0 + t24
-    t26 = t25 != t25
-    t27 = s3 - s3
-    t28 = t27 == 0.0
-    t29 = p1 - p1
-    t30 = t29 == 0.0
-    t31 = p1 if t30 else f8(0)
-    t32 = t31 - p1
-    t33 = t32 * t32
-    t34 = t33 * f8(N)
-    t35 = s3 + t34
-    t36 = t35 if t28 else nan
-    t37 = t36 if t26 else s3
-    s3 = t37
-    t38 = s2 / f8(n_l)
-    t39 = s3 / f8(n_l)
-    t40 = t39 * t39
-    t41 = t38 / t40
-    t42 = t41 - 3.0
-    out0 = f4(t42)
+    t5 = 1.0 + t4
+    t6 = t3 * t3
+    t7 = 6.0 * t6
+    t8 = t5 + t7
+    t9 = t6 * t3
+    t10 = t9 * t3
+    t11 = t8 + t10
+    t12 = t11 != t11
+    t13 = nan if t12 else s2
+    s2 = t13
+    t14 = 3.0 * t3
+    t15 = 1.0 + t14
+    t16 = t15 + t9
+    t17 = t16 != t16
+    t18 = nan if t17 else s1
+    s1 = t18
+    t19 = 1.0 + t6
+    t20 = t19 != t19
+    t21 = s3 - s3
+    t22 = t21 == 0.0
+    t23 = p1 - p1
+    t24 = t23 == 0.0
+    t25 = p1 if t24 else f8(0)
+    t26 = t25 - p1
+    t27 = t26 * t26
+    t28 = t27 * f8(N)
+    t29 = s3 + t28
+    t30 = t29 if t22 else nan
+    t31 = t30 if t20 else s3
+    s3 = t31
+    t32 = s2 / f8(n_l)
+    t33 = s3 / f8(n_l)
+    t34 = t33 * t33
+    t35 = t32 / t34
+    t36 = t35 - 3.0
+    out0 = f4(t36)
     return p1, s2, s1, s3, out0
 
 
@@ -278,7 +304,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             old_N = N
             N += 1 * n
             r0 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0(x_tile, n, f8)
             s = s + f8(r0)
             p1 = value_1(s, N)

@@ -64,6 +64,16 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -120,7 +130,7 @@ def fold_0(x, n):
 def rebase_1(old_m, m, s):
     t1 = 1.0 if old_m == m else old_m / m
     t2 = t1 * t1
-    t3 = 0.0 if s == 0.0 else t2 * s
+    t3 = times(t2, s)
     s = t3
     return s
 
@@ -140,13 +150,12 @@ def fold_1(x, m, n):
 def finish(m, s):
     t1 = m / m
     t2 = t1 * t1
-    t3 = t2 * 1.0
-    t4 = t3 != t3
-    t5 = nan if t4 else s
-    s = t5
-    t6 = np.sqrt(s)
-    t7 = m * t6
-    out0 = f4(t7)
+    t3 = t2 != t2
+    t4 = nan if t3 else s
+    s = t4
+    t5 = np.sqrt(s)
+    t6 = m * t5
+    out0 = f4(t6)
     return s, out0
 
 

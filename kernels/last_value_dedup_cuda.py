@@ -83,6 +83,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -167,24 +183,42 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     m_it = -4611686018427387904
     s5 = s5_old
     s5_it = 0.0
+    t4 = i4(min(max(0, -1), 2147483647))
+    any1_of = False
+    any2_of = False
+    any3_of = False
+    m_of = -4611686018427387904
+    s5_of = 0.0
     for i_l in range(SLOTS):
-        t1 = f8(v_k[i_l]) == 0.0
-        any1_it = any1_it | sel(ok[i_l], t1, False)
+        t1 = v_k[i_l] == f4(0.0)
+        any1_of = any1_of | t1
         v_i_it = ok[i_l] & t1 and comes_first(f8(v_t[i_l]), v_i_value, at[i_l], v_i)
         v_i_value = sel(v_i_it, f8(v_t[i_l]), v_i_value)
         v_i = sel(v_i_it, i8(at[i_l]), v_i)
-        t2 = f8(v_k[i_l]) == 1.0
-        any2_it = any2_it | sel(ok[i_l], t2, False)
+        t2 = v_k[i_l] == f4(1.0)
+        any2_of = any2_of | t2
         i2_it = ok[i_l] & t2 and comes_first(f8(v_t[i_l]), i2_value, at[i_l], i2)
         i2_value = sel(i2_it, f8(v_t[i_l]), i2_value)
         i2 = sel(i2_it, i8(at[i_l]), i2)
-        t3 = f8(v_k[i_l]) == 2.0
-        any3_it = any3_it | sel(ok[i_l], t3, False)
+        t3 = v_k[i_l] == f4(2.0)
+        any3_of = any3_of | t3
         i3_it = ok[i_l] & t3 and comes_first(f8(v_t[i_l]), i3_value, at[i_l], i3)
         i3_value = sel(i3_it, f8(v_t[i_l]), i3_value)
         i3 = sel(i3_it, i8(at[i_l]), i3)
-        m_it = max(m_it, sel(ok[i_l], i8(at[i_l]), -4611686018427387904))
-        s5_it = s5_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == 0 else f8(0), 0.0)
+        m_of = max(m_of, i8(at[i_l]))
+        s5_of = s5_of + f8(v_v[i_l] if i4(at[i_l]) == t4 else f4(0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            any1_it = any1_it | sel(ok[i_l], any1_of, False)
+            any1_of = False
+            any2_it = any2_it | sel(ok[i_l], any2_of, False)
+            any2_of = False
+            any3_it = any3_it | sel(ok[i_l], any3_of, False)
+            any3_of = False
+            m_it = max(m_it, sel(ok[i_l], m_of, -4611686018427387904))
+            m_of = -4611686018427387904
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+        unrolled()
     any1 = any1 | any1_it
     any2 = any2 | any2_it
     any3 = any3 | any3_it
@@ -198,11 +232,29 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     s3_it = 0.0
     s4 = rebase_s4(m_old, m, s4_old) if seen_old > 0 else s4_old
     s4_it = 0.0
+    t7 = i4(min(max(v_i, -1), 2147483647))
+    t10 = i4(min(max(i2, -1), 2147483647))
+    t13 = i4(min(max(i3, -1), 2147483647))
+    t16 = i4(min(max(m, -1), 2147483647))
+    s_of = 0.0
+    s2_of = 0.0
+    s3_of = 0.0
+    s4_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == v_i else f8(0), 0.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == i2 else f8(0), 0.0)
-        s3_it = s3_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == i3 else f8(0), 0.0)
-        s4_it = s4_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == m else f8(0), 0.0)
+        s_of = s_of + f8(v_v[i_l] if i4(at[i_l]) == t7 else f4(0))
+        s2_of = s2_of + f8(v_v[i_l] if i4(at[i_l]) == t10 else f4(0))
+        s3_of = s3_of + f8(v_v[i_l] if i4(at[i_l]) == t13 else f4(0))
+        s4_of = s4_of + f8(v_v[i_l] if i4(at[i_l]) == t16 else f4(0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     s3 = s3 + s3_it
@@ -512,7 +564,7 @@ def plan(v, k, t):
     arrays = {'v': v, 'k': k, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -142,6 +142,38 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -160,7 +192,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -171,7 +203,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -396,11 +428,11 @@ def value_1_rows(s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s2 + t5
     s2 = t6
     return s2
@@ -408,11 +440,11 @@ def rebase_1(s2, old_p1, p1, old_N):
 
 @njit(**PART)
 def rebase_1_b(s1, old_p1, p1, old_s4, n_n):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     for i_n in range(n_n):
-        t4 = f4(0.0) if old_s4[i_n] == f4(0.0) else f4(t3) * old_s4[i_n]
+        t4 = times(f4(t3), old_s4[i_n])
         t5 = s1[i_n] + t4
         s1[i_n] = t5
 
@@ -420,7 +452,7 @@ def rebase_1_b(s1, old_p1, p1, old_s4, n_n):
 @njit(**LOOP)
 def fold_1a(g, X, p1, P3, n):
     wide_vectors()
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = f8(X[i_l]) - t1
         t3 = f8(g[i_l]) * t2
@@ -431,7 +463,7 @@ def fold_1a(g, X, p1, P3, n):
 def fold_1b(X, p1, n, real):
     wide_vectors()
     s2 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(X[i_l]), t1, real)
         t3 = t2 * t2
@@ -446,21 +478,20 @@ def finish(s, N, p1, s2):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
     return p1, s2
 
 
@@ -468,21 +499,20 @@ def finish(s, N, p1, s2):
 def finish_b(s1, p1, s4, n_n):
     t1 = p1
     t2 = t1 - t1
-    t3 = t2 * 1.0
-    t4 = 1.0 + t3
-    t5 = t4 != t4
-    t8 = p1 - p1
-    t9 = t8 == 0.0
-    t10 = p1 if t9 else f8(0)
-    t11 = t10 - p1
+    t3 = 1.0 + t2
+    t4 = t3 != t3
+    t7 = p1 - p1
+    t8 = t7 == 0.0
+    t9 = p1 if t8 else f8(0)
+    t10 = t9 - p1
     for i_n in range(n_n):
-        t6 = s1[i_n] - s1[i_n]
-        t7 = t6 == f4(0.0)
-        t12 = f4(t11) * s4[i_n]
-        t13 = s1[i_n] + t12
-        t14 = t13 if t7 else f4(nan)
-        t15 = t14 if t5 else s1[i_n]
-        s1[i_n] = t15
+        t5 = s1[i_n] - s1[i_n]
+        t6 = t5 == f4(0.0)
+        t11 = f4(t10) * s4[i_n]
+        t12 = s1[i_n] + t11
+        t13 = t12 if t6 else f4(nan)
+        t14 = t13 if t4 else s1[i_n]
+        s1[i_n] = t14
 
 
 @njit(**PART)
@@ -558,7 +588,7 @@ def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, 
             for i in range(nb):
                 i_m = i0 + i
                 r0 = fold_0_rows(X[b_X[b], i_m, t0:t0 + n], n, f4)
-                if not np.isfinite(r0):
+                if not finite(r0):
                     r0 = fold_0_rows(X[b_X[b], i_m, t0:t0 + n], n, f8)
                 s[i] = s[i] + f8(r0)
             for i in range(nb):

@@ -150,8 +150,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -228,12 +227,12 @@ def make(stage, warps, TILE, vector, n_n):
         load_tile(to + AT_W, p_W + (t0 * n_n + begin_n) * SIZE, n_n * SIZE, n_l - t0, n_n - begin_n, TILE, WIDTH_W, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_s, held_N, held_s2, many, x_X, n_l, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4):
+    def fold(full, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4):
         for r in range(2):
             s_old = held_s[r]
             N_old = held_N[r]
             s2_old = held_s2[r]
-            p1_old = s_old * (f4(1.0) / f4(N_old))
+            p1_old = sel(seen_old > 0, s_old * (f4(1.0) / f4(N_old)), f4(0))
             s = s_old
             N = N_old
             N += 1 * many
@@ -274,8 +273,8 @@ def make(stage, warps, TILE, vector, n_n):
             s_old, s_part = held_s[r], other_s[r]
             N_old, N_part = held_N[r], other_N[r]
             s2_old, s2_part = held_s2[r], other_s2[r]
-            p1_old = s_old * (f4(1.0) / f4(N_old))
-            p1_part = s_part * (f4(1.0) / f4(N_part))
+            p1_old = sel(seen_old > 0, s_old * (f4(1.0) / f4(N_old)), f4(0))
+            p1_part = sel(seen_part > 0, s_part * (f4(1.0) / f4(N_part)), f4(0))
             s = s_old + s_part
             N = N_old + N_part
             p1 = s * (f4(1.0) / f4(N))
@@ -308,20 +307,20 @@ def make(stage, warps, TILE, vector, n_n):
             p1 = s * t1
             t3 = p1
             t4 = t3 - t3
-            t7 = f4(1.0) + t4 * t4 * f4(1.0)
-            t14 = sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1
-            s2 = sel(t7 != t7, sel(s2 - s2 == f4(0.0), s2 + t14 * t14 * f4(N), f4(nan)), s2)
-            t21 = f4(1.0) + t4 * f4(1.0)
-            t22 = t21 != t21
-            t25 = bounded(t14)
+            t6 = f4(1.0) + t4 * t4
+            t13 = sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1
+            s2 = sel(t6 != t6, sel(s2 - s2 == f4(0.0), s2 + t13 * t13 * f4(N), f4(nan)), s2)
+            t19 = f4(1.0) + t4
+            t20 = t19 != t19
+            t23 = bounded(t13)
             for i_n in range(SPAN_n // 4):
-                t28 = sel(o_s1[r, i_n] - o_s1[r, i_n] == f4(0.0), o_s1[r, i_n] + t25 * o_s4[r, i_n], f4(nan))
-                o_s1[r, i_n] = sel(t22, t28, o_s1[r, i_n])
+                t26 = sel(o_s1[r, i_n] - o_s1[r, i_n] == f4(0.0), o_s1[r, i_n] + t23 * o_s4[r, i_n], f4(nan))
+                o_s1[r, i_n] = sel(t20, t26, o_s1[r, i_n])
                 unrolled()
             p2 = math.sqrt(s2 * t1 + f4(1e-05))
-            t33 = f4(1.0) / p2
+            t31 = f4(1.0) / p2
             for i_n in range(SPAN_n // 4):
-                y_0[r, i_n] = t33 * o_s1[r, i_n] + o_s5[r, i_n]
+                y_0[r, i_n] = t31 * o_s1[r, i_n] + o_s5[r, i_n]
                 unrolled()
             unrolled()
 
@@ -428,9 +427,9 @@ def make(stage, warps, TILE, vector, n_n):
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 take_fragment(tile + AT_X, warp * 16, lane, ROWS, WIDTH_X, TILE, x_X)
                 if t0 + TILE <= n_l:
-                    fold(True, held_s, held_N, held_s2, many, x_X, n_l, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4)
+                    fold(True, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
                 else:
-                    fold(False, held_s, held_N, held_s2, many, x_X, n_l, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4)
+                    fold(False, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
                 add_weighted_rows(p_s4, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s4)
                 add_weighted_rows(p_s5, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s5)
                 add_weighted_rows(p_s1, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s1)

@@ -142,6 +142,38 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -179,7 +211,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -190,7 +222,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -415,11 +447,11 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s2 + t5
     s2 = t6
     return s2
@@ -427,11 +459,11 @@ def rebase_1(s2, old_p1, p1, old_N):
 
 @njit(**PART)
 def rebase_1_b(s1, old_p1, p1, old_s4, n_o):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     for i_o in range(n_o):
-        t4 = f4(0.0) if old_s4[i_o] == f4(0.0) else f4(t3) * old_s4[i_o]
+        t4 = times(f4(t3), old_s4[i_o])
         t5 = s1[i_o] + t4
         s1[i_o] = t5
 
@@ -439,7 +471,7 @@ def rebase_1_b(s1, old_p1, p1, old_s4, n_o):
 @njit(**LOOP)
 def fold_1a(g, x, p1, P3, n):
     wide_vectors()
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = f8(x[i_l]) - t1
         t3 = f8(g[i_l]) * t2
@@ -450,7 +482,7 @@ def fold_1a(g, x, p1, P3, n):
 def fold_1b(x, p1, n, real):
     wide_vectors()
     s2 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -465,21 +497,20 @@ def finish(s, N, p1, s2):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
     return p1, s2
 
 
@@ -487,21 +518,20 @@ def finish(s, N, p1, s2):
 def finish_b(s1, p1, s4, n_o):
     t1 = p1
     t2 = t1 - t1
-    t3 = t2 * 1.0
-    t4 = 1.0 + t3
-    t5 = t4 != t4
-    t8 = p1 - p1
-    t9 = t8 == 0.0
-    t10 = p1 if t9 else f8(0)
-    t11 = t10 - p1
+    t3 = 1.0 + t2
+    t4 = t3 != t3
+    t7 = p1 - p1
+    t8 = t7 == 0.0
+    t9 = p1 if t8 else f8(0)
+    t10 = t9 - p1
     for i_o in range(n_o):
-        t6 = s1[i_o] - s1[i_o]
-        t7 = t6 == f4(0.0)
-        t12 = f4(t11) * s4[i_o]
-        t13 = s1[i_o] + t12
-        t14 = t13 if t7 else f4(nan)
-        t15 = t14 if t5 else s1[i_o]
-        s1[i_o] = t15
+        t5 = s1[i_o] - s1[i_o]
+        t6 = t5 == f4(0.0)
+        t11 = f4(t10) * s4[i_o]
+        t12 = s1[i_o] + t11
+        t13 = t12 if t6 else f4(nan)
+        t14 = t13 if t4 else s1[i_o]
+        s1[i_o] = t14
 
 
 @njit(**PART)
@@ -565,7 +595,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, 
             N += 1 * n
             fold_0a(g_tile, P1[0], v_b_tile, P2[0], n)
             r0 = fold_0b(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0b(x_tile, n, f8)
             s = s + f8(r0)
             multiply(P1, W_tile, b1(False), panel, shaped(s4, (1, n_o)))

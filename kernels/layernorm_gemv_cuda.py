@@ -150,8 +150,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -220,12 +219,12 @@ def make(stage, warps, TILE, vector, n_o):
         load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, n_l - t0, n_o - begin_o, TILE, WIDTH_W, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_s, held_N, held_s2, many, n_l, p_x, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4):
+    def fold(full, held_s, held_N, held_s2, seen_old, many, n_l, p_x, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4):
         for r in range(2):
             s_old = held_s[r]
             N_old = held_N[r]
             s2_old = held_s2[r]
-            p1_old = s_old / f4(N_old)
+            p1_old = sel(seen_old > 0, s_old / f4(N_old), f4(0))
             s = s_old
             N = N_old
             N += 1 * many
@@ -266,8 +265,8 @@ def make(stage, warps, TILE, vector, n_o):
             s_old, s_part = held_s[r], other_s[r]
             N_old, N_part = held_N[r], other_N[r]
             s2_old, s2_part = held_s2[r], other_s2[r]
-            p1_old = s_old / f4(N_old)
-            p1_part = s_part / f4(N_part)
+            p1_old = sel(seen_old > 0, s_old / f4(N_old), f4(0))
+            p1_part = sel(seen_part > 0, s_part / f4(N_part), f4(0))
             s = s_old + s_part
             N = N_old + N_part
             p1 = s / f4(N)
@@ -299,20 +298,20 @@ def make(stage, warps, TILE, vector, n_o):
             p1 = s / f4(N)
             t2 = p1
             t3 = t2 - t2
-            t6 = f4(1.0) + t3 * t3 * f4(1.0)
-            t13 = sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1
-            s2 = sel(t6 != t6, sel(s2 - s2 == f4(0.0), s2 + t13 * t13 * f4(N), f4(nan)), s2)
-            t20 = f4(1.0) + t3 * f4(1.0)
-            t21 = t20 != t20
-            t24 = bounded(t13)
+            t5 = f4(1.0) + t3 * t3
+            t12 = sel(p1 - p1 == f4(0.0), p1, f4(0)) - p1
+            s2 = sel(t5 != t5, sel(s2 - s2 == f4(0.0), s2 + t12 * t12 * f4(N), f4(nan)), s2)
+            t18 = f4(1.0) + t3
+            t19 = t18 != t18
+            t22 = bounded(t12)
             for i_o in range(SPAN_o // 4):
-                t27 = sel(o_s1[r, i_o] - o_s1[r, i_o] == f4(0.0), o_s1[r, i_o] + t24 * o_s4[r, i_o], f4(nan))
-                o_s1[r, i_o] = sel(t21, t27, o_s1[r, i_o])
+                t25 = sel(o_s1[r, i_o] - o_s1[r, i_o] == f4(0.0), o_s1[r, i_o] + t22 * o_s4[r, i_o], f4(nan))
+                o_s1[r, i_o] = sel(t19, t25, o_s1[r, i_o])
                 unrolled()
             p2 = math.sqrt(s2 / f4(N) + f4(1e-05))
-            t32 = f4(1.0) / p2
+            t30 = f4(1.0) / p2
             for i_o in range(SPAN_o // 4):
-                y_0[r, i_o] = t32 * o_s1[r, i_o] + o_s5[r, i_o]
+                y_0[r, i_o] = t30 * o_s1[r, i_o] + o_s5[r, i_o]
                 unrolled()
             unrolled()
 
@@ -417,9 +416,9 @@ def make(stage, warps, TILE, vector, n_o):
                 many = i4(min(TILE, n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 if t0 + TILE <= n_l:
-                    fold(True, held_s, held_N, held_s2, many, n_l, p_x, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4)
+                    fold(True, held_s, held_N, held_s2, seen_old, many, n_l, p_x, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
                 else:
-                    fold(False, held_s, held_N, held_s2, many, n_l, p_x, p_g, p_s4, p_b, p_s5, first_l, seen_old, p_s1, o_s1, o_s4)
+                    fold(False, held_s, held_N, held_s2, seen_old, many, n_l, p_x, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
                 add_weighted_rows(p_s4, tile + AT_W, lane, WIDTH_W, TILE, SPAN_o, o_s4)
                 add_weighted_rows(p_s5, tile + AT_W, lane, WIDTH_W, TILE, SPAN_o, o_s5)
                 add_weighted_rows(p_s1, tile + AT_W, lane, WIDTH_W, TILE, SPAN_o, o_s1)

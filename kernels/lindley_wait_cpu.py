@@ -21,7 +21,7 @@ Two states a and b
     h4' = max(h4_b, s1_b + h4_a)
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 2b1209941e3229374f77f59e8b5a19d807127d1c0077f3c02314244c4340d6e7
+Certificate: sha256 dcd7bb77681617f2ea1778d2be14662477bd8678a28d431df7f34668e8b3a9e0
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python lindley_wait_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

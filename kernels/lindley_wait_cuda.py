@@ -21,7 +21,7 @@ Two states a and b
     h4' = max(h4_b, s1_b + h4_a)
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 2b1209941e3229374f77f59e8b5a19d807127d1c0077f3c02314244c4340d6e7
+Certificate: sha256 dcd7bb77681617f2ea1778d2be14662477bd8678a28d431df7f34668e8b3a9e0
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python lindley_wait_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -113,6 +113,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -129,7 +130,7 @@ SLOTS = TILE + 1
 def fold(seen_old, s1_old, h1_old, h2_old, h3_old, h4_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s1_old, h1_old, h2_old, h3_old, h4_old
     seen = i4(seen_old + many)
@@ -139,11 +140,13 @@ def fold(seen_old, s1_old, h1_old, h2_old, h3_old, h4_old, slots, first, thread,
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         s1, h1, h2, h3, h4 = f8(t1), f8(0), f8(0), f8(t1), f8(0)
-    for i_l in range(begins, many):
-        t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t7 = f8(t2) + h4
-        t10 = larger(h3, f8(t2) + s1)
-        s1, h1, h2, h3, h4 = s1 + f8(t2), larger(f8(t2) + h1, 0.0), larger(larger(h2, 0.0), t7), t10, larger(0.0, t7)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t7 = f8(t2) + h4
+            t10 = larger(h3, f8(t2) + s1)
+            t11 = larger(0.0, t7)
+            s1, h1, h2, h3, h4 = s1 + f8(t2), larger(f8(t2) + h1, 0.0), larger(larger(h2, 0.0), t7), t10, t11
     return seen, s1, h1, h2, h3, h4
 
 

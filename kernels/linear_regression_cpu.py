@@ -91,6 +91,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -128,7 +160,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -139,7 +171,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -174,18 +206,18 @@ def value_1(s, N, s2):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_p2, p2, old_N, s4):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = old_p2 if np.isfinite(old_p2) else 0.0
-    t5 = p2 if np.isfinite(p2) else 0.0
+    t4 = anchored(old_p2)
+    t5 = anchored(p2)
     t6 = t4 - t5
     t7 = t3 * t6
-    t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t8 = times(t7, f8(old_N))
     t9 = s3 + t8
     s3 = t9
     t10 = t3 * t3
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = s4 + t11
     s4 = t12
     return s3, s4
@@ -196,8 +228,8 @@ def fold_1(x, p1, y, p2, n, real):
     wide_vectors()
     s3 = real(0.0)
     s4 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t3 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p1)
+    t3 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t4 = apart(real(y[i_l]), t3, real)
@@ -219,44 +251,42 @@ def finish(s, N, s2, p1, p2, s3, s4, n_l):
     t5 = p2
     t6 = t5 - t5
     t7 = t4 * t6
-    t8 = t7 * 1.0
-    t9 = 1.0 + t8
-    t10 = t9 != t9
-    t11 = s3 - s3
-    t12 = t11 == 0.0
-    t13 = p1 - p1
-    t14 = t13 == 0.0
-    t15 = p1 if t14 else f8(0)
-    t16 = t15 - p1
-    t17 = p2 - p2
-    t18 = t17 == 0.0
-    t19 = p2 if t18 else f8(0)
-    t20 = t19 - p2
-    t21 = t16 * t20
-    t22 = t21 * f8(N)
-    t23 = s3 + t22
-    t24 = t23 if t12 else nan
-    t25 = t24 if t10 else s3
-    s3 = t25
-    t26 = t4 * t4
-    t27 = t26 * 1.0
-    t28 = 1.0 + t27
-    t29 = t28 != t28
-    t30 = s4 - s4
-    t31 = t30 == 0.0
-    t32 = t16 * t16
-    t33 = t32 * f8(N)
-    t34 = s4 + t33
-    t35 = t34 if t31 else nan
-    t36 = t35 if t29 else s4
-    s4 = t36
-    t37 = s3 / s4
-    out0 = f4(t37)
-    t38 = s2 / f8(n_l)
-    t39 = s / f8(n_l)
-    t40 = t37 * t39
-    t41 = t38 - t40
-    out1 = f4(t41)
+    t8 = 1.0 + t7
+    t9 = t8 != t8
+    t10 = s3 - s3
+    t11 = t10 == 0.0
+    t12 = p1 - p1
+    t13 = t12 == 0.0
+    t14 = p1 if t13 else f8(0)
+    t15 = t14 - p1
+    t16 = p2 - p2
+    t17 = t16 == 0.0
+    t18 = p2 if t17 else f8(0)
+    t19 = t18 - p2
+    t20 = t15 * t19
+    t21 = t20 * f8(N)
+    t22 = s3 + t21
+    t23 = t22 if t11 else nan
+    t24 = t23 if t9 else s3
+    s3 = t24
+    t25 = t4 * t4
+    t26 = 1.0 + t25
+    t27 = t26 != t26
+    t28 = s4 - s4
+    t29 = t28 == 0.0
+    t30 = t15 * t15
+    t31 = t30 * f8(N)
+    t32 = s4 + t31
+    t33 = t32 if t29 else nan
+    t34 = t33 if t27 else s4
+    s4 = t34
+    t35 = s3 / s4
+    out0 = f4(t35)
+    t36 = s2 / f8(n_l)
+    t37 = s / f8(n_l)
+    t38 = t35 * t37
+    t39 = t36 - t38
+    out1 = f4(t39)
     return p1, p2, s3, s4, out0, out1
 
 
@@ -284,7 +314,7 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0, out1):
             old_N = N
             N += 1 * n
             r0, r1 = fold_0(x_tile, y_tile, n, f4)
-            if not np.isfinite(r0) or not np.isfinite(r1):
+            if not finite(r0) or not finite(r1):
                 r0, r1 = fold_0(x_tile, y_tile, n, f8)
             s = s + f8(r0)
             s2 = s2 + f8(r1)

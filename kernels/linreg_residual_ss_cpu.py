@@ -107,6 +107,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -144,7 +176,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -155,7 +187,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -190,54 +222,54 @@ def value_1(s2, N, s):
 
 @njit(**PART)
 def rebase_1(old_s3, old_p1, p1, old_p2, p2, old_N, old_s4, old_s1, s7, s8, s9, s10):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = old_p2 if np.isfinite(old_p2) else 0.0
-    t5 = p2 if np.isfinite(p2) else 0.0
+    t4 = anchored(old_p2)
+    t5 = anchored(p2)
     t6 = t4 - t5
     t7 = t3 * t6
-    t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+    t8 = times(t7, f8(old_N))
     t9 = old_s3 + t8
     s3 = t9
     t10 = t3 * t3
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = old_s4 + t11
     s4 = t12
     t13 = t6 * t6
-    t14 = 0.0 if f8(old_N) == 0.0 else t13 * f8(old_N)
+    t14 = times(t13, f8(old_N))
     t15 = old_s1 + t14
     s1 = t15
     t16 = 3.0 * t6
-    t17 = 0.0 if old_s1 == 0.0 else t16 * old_s1
+    t17 = times(t16, old_s1)
     t18 = s7 + t17
     t19 = t13 * t6
-    t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+    t20 = times(t19, f8(old_N))
     t21 = t18 + t20
     s7 = t21
     t22 = 2.0 * t6
-    t23 = 0.0 if old_s3 == 0.0 else t22 * old_s3
+    t23 = times(t22, old_s3)
     t24 = s8 + t23
-    t25 = 0.0 if old_s1 == 0.0 else t3 * old_s1
+    t25 = times(t3, old_s1)
     t26 = t24 + t25
     t27 = t7 * t6
-    t28 = 0.0 if f8(old_N) == 0.0 else t27 * f8(old_N)
+    t28 = times(t27, f8(old_N))
     t29 = t26 + t28
     s8 = t29
     t30 = 2.0 * t3
-    t31 = 0.0 if old_s3 == 0.0 else t30 * old_s3
+    t31 = times(t30, old_s3)
     t32 = s9 + t31
-    t33 = 0.0 if old_s4 == 0.0 else t6 * old_s4
+    t33 = times(t6, old_s4)
     t34 = t32 + t33
     t35 = t10 * t6
-    t36 = 0.0 if f8(old_N) == 0.0 else t35 * f8(old_N)
+    t36 = times(t35, f8(old_N))
     t37 = t34 + t36
     s9 = t37
     t38 = 3.0 * t3
-    t39 = 0.0 if old_s4 == 0.0 else t38 * old_s4
+    t39 = times(t38, old_s4)
     t40 = s10 + t39
     t41 = t10 * t3
-    t42 = 0.0 if f8(old_N) == 0.0 else t41 * f8(old_N)
+    t42 = times(t41, f8(old_N))
     t43 = t40 + t42
     s10 = t43
     return s3, s4, s1, s7, s8, s9, s10
@@ -253,8 +285,8 @@ def fold_1(x, p1, y, p2, n, real):
     s8 = real(0.0)
     s9 = real(0.0)
     s10 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t3 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p1)
+    t3 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t4 = apart(real(y[i_l]), t3, real)
@@ -286,112 +318,99 @@ def finish(s2, N, s, p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, s6, n_l):
     t5 = p2
     t6 = t5 - t5
     t7 = t4 * t6
-    t8 = t7 * 1.0
-    t9 = 1.0 + t8
-    t10 = t9 != t9
-    t11 = s3 - s3
-    t12 = t11 == 0.0
-    t13 = p1 - p1
-    t14 = t13 == 0.0
-    t15 = p1 if t14 else f8(0)
-    t16 = t15 - p1
-    t17 = p2 - p2
-    t18 = t17 == 0.0
-    t19 = p2 if t18 else f8(0)
-    t20 = t19 - p2
-    t21 = t16 * t20
-    t22 = t21 * f8(N)
-    t23 = s3 + t22
-    t24 = t23 if t12 else nan
-    t25 = t24 if t10 else s3
-    s3 = t25
-    t26 = t4 * t4
-    t27 = t26 * 1.0
-    t28 = 1.0 + t27
-    t29 = t28 != t28
-    t30 = s4 - s4
-    t31 = t30 == 0.0
-    t32 = t16 * t16
-    t33 = t32 * f8(N)
-    t34 = s4 + t33
-    t35 = t34 if t31 else nan
-    t36 = t35 if t29 else s4
-    s4 = t36
-    t37 = t6 * t6
-    t38 = t37 * 1.0
-    t39 = 1.0 + t38
-    t40 = t39 != t39
-    t41 = s1 - s1
-    t42 = t41 == 0.0
-    t43 = t20 * t20
-    t44 = t43 * f8(N)
-    t45 = s1 + t44
-    t46 = t45 if t42 else nan
-    t47 = t46 if t40 else s1
-    s1 = t47
-    t48 = 3.0 * t6
-    t49 = t48 * 1.0
-    t50 = 1.0 + t49
-    t51 = t37 * t6
-    t52 = t51 * 1.0
-    t53 = t50 + t52
-    t54 = t53 != t53
-    t55 = nan if t54 else s7
-    s7 = t55
-    t56 = 2.0 * t6
-    t57 = t56 * 1.0
-    t58 = 1.0 + t57
-    t59 = t4 * 1.0
-    t60 = t58 + t59
-    t61 = t7 * t6
-    t62 = t61 * 1.0
-    t63 = t60 + t62
-    t64 = t63 != t63
-    t65 = nan if t64 else s8
-    s8 = t65
-    t66 = 2.0 * t4
-    t67 = t66 * 1.0
-    t68 = 1.0 + t67
-    t69 = t6 * 1.0
-    t70 = t68 + t69
-    t71 = t26 * t6
-    t72 = t71 * 1.0
-    t73 = t70 + t72
-    t74 = t73 != t73
-    t75 = nan if t74 else s9
-    s9 = t75
-    t76 = 3.0 * t4
-    t77 = t76 * 1.0
-    t78 = 1.0 + t77
-    t79 = t26 * t4
-    t80 = t79 * 1.0
-    t81 = t78 + t80
-    t82 = t81 != t81
-    t83 = nan if t82 else s10
-    s10 = t83
-    t84 = s3 / s4
-    p3 = t84
-    t85 = (-2.0) * p3
-    t86 = t85 * s3
-    t87 = s1 + t86
-    t88 = p3 * p3
-    t89 = t88 * s4
-    t90 = t87 + t89
-    s5 = t90
+    t8 = 1.0 + t7
+    t9 = t8 != t8
+    t10 = s3 - s3
+    t11 = t10 == 0.0
+    t12 = p1 - p1
+    t13 = t12 == 0.0
+    t14 = p1 if t13 else f8(0)
+    t15 = t14 - p1
+    t16 = p2 - p2
+    t17 = t16 == 0.0
+    t18 = p2 if t17 else f8(0)
+    t19 = t18 - p2
+    t20 = t15 * t19
+    t21 = t20 * f8(N)
+    t22 = s3 + t21
+    t23 = t22 if t11 else nan
+    t24 = t23 if t9 else s3
+    s3 = t24
+    t25 = t4 * t4
+    t26 = 1.0 + t25
+    t27 = t26 != t26
+    t28 = s4 - s4
+    t29 = t28 == 0.0
+    t30 = t15 * t15
+    t31 = t30 * f8(N)
+    t32 = s4 + t31
+    t33 = t32 if t29 else nan
+    t34 = t33 if t27 else s4
+    s4 = t34
+    t35 = t6 * t6
+    t36 = 1.0 + t35
+    t37 = t36 != t36
+    t38 = s1 - s1
+    t39 = t38 == 0.0
+    t40 = t19 * t19
+    t41 = t40 * f8(N)
+    t42 = s1 + t41
+    t43 = t42 if t39 else nan
+    t44 = t43 if t37 else s1
+    s1 = t44
+    t45 = 3.0 * t6
+    t46 = 1.0 + t45
+    t47 = t35 * t6
+    t48 = t46 + t47
+    t49 = t48 != t48
+    t50 = nan if t49 else s7
+    s7 = t50
+    t51 = 2.0 * t6
+    t52 = 1.0 + t51
+    t53 = t52 + t4
+    t54 = t7 * t6
+    t55 = t53 + t54
+    t56 = t55 != t55
+    t57 = nan if t56 else s8
+    s8 = t57
+    t58 = 2.0 * t4
+    t59 = 1.0 + t58
+    t60 = t59 + t6
+    t61 = t25 * t6
+    t62 = t60 + t61
+    t63 = t62 != t62
+    t64 = nan if t63 else s9
+    s9 = t64
+    t65 = 3.0 * t4
+    t66 = 1.0 + t65
+    t67 = t25 * t4
+    t68 = t66 + t67
+    t69 = t68 != t68
+    t70 = nan if t69 else s10
+    s10 = t70
+    t71 = s3 / s4
+    p3 = t71
+    t72 = (-2.0) * p3
+    t73 = t72 * s3
+    t74 = s1 + t73
+    t75 = p3 * p3
+    t76 = t75 * s4
+    t77 = t74 + t76
+    s5 = t77
     out0 = f4(s5)
-    t91 = (-3.0) * p3
-    t92 = t91 * s8
-    t93 = s7 + t92
-    t94 = 3.0 * t88
-    t95 = t94 * s9
-    t96 = t93 + t95
-    t97 = t88 * p3
-    t98 = -t97
-    t99 = t98 * s10
-    t100 = t96 + t99
-    s6 = t100
-    t101 = s6 / f8(n_l)
-    out1 = f4(t101)
+    t78 = (-3.0) * p3
+    t79 = t78 * s8
+    t80 = s7 + t79
+    t81 = 3.0 * t75
+    t82 = t81 * s9
+    t83 = t80 + t82
+    t84 = t75 * p3
+    t85 = -t84
+    t86 = t85 * s10
+    t87 = t83 + t86
+    s6 = t87
+    t88 = s6 / f8(n_l)
+    out1 = f4(t88)
     return p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, out0, s6, out1
 
 
@@ -430,7 +449,7 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0, out1):
             old_s4 = s4
             N += 1 * n
             r0, r1 = fold_0(y_tile, x_tile, n, f4)
-            if not np.isfinite(r0) or not np.isfinite(r1):
+            if not finite(r0) or not finite(r1):
                 r0, r1 = fold_0(y_tile, x_tile, n, f8)
             s = s + f8(r0)
             s2 = s2 + f8(r1)

@@ -101,6 +101,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -142,7 +174,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -182,63 +214,63 @@ def value_1(s, n_l, s2, s3):
 
 @njit(**PART)
 def rebase_1(old_p2, p2, old_s4, old_s6, old_p1, p1, old_s8, old_s1, s5, old_s9, old_s10):
-    t1 = old_p2 if np.isfinite(old_p2) else 0.0
-    t2 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(old_p2)
+    t2 = anchored(p2)
     t3 = t1 - t2
     t4 = 1.7 * t3
     t5 = np.cos(t4)
-    t6 = 0.0 if old_s4 == 0.0 else t5 * old_s4
+    t6 = times(t5, old_s4)
     t7 = np.sin(t4)
     t8 = -t7
-    t9 = 0.0 if old_s6 == 0.0 else t8 * old_s6
+    t9 = times(t8, old_s6)
     t10 = t6 + t9
-    t11 = old_p1 if np.isfinite(old_p1) else 0.0
-    t12 = p1 if np.isfinite(p1) else 0.0
+    t11 = anchored(old_p1)
+    t12 = anchored(p1)
     t13 = t11 - t12
     t14 = t5 * t13
-    t15 = 0.0 if old_s8 == 0.0 else t14 * old_s8
+    t15 = times(t14, old_s8)
     t16 = t10 + t15
     t17 = t13 * t7
     t18 = -t17
-    t19 = 0.0 if old_s1 == 0.0 else t18 * old_s1
+    t19 = times(t18, old_s1)
     t20 = t16 + t19
     s4 = t20
-    t21 = 0.0 if old_s6 == 0.0 else t5 * old_s6
-    t22 = 0.0 if old_s4 == 0.0 else t7 * old_s4
+    t21 = times(t5, old_s6)
+    t22 = times(t7, old_s4)
     t23 = t21 + t22
-    t24 = 0.0 if old_s1 == 0.0 else t14 * old_s1
+    t24 = times(t14, old_s1)
     t25 = t23 + t24
-    t26 = 0.0 if old_s8 == 0.0 else t17 * old_s8
+    t26 = times(t17, old_s8)
     t27 = t25 + t26
     s6 = t27
-    t28 = 0.0 if old_s1 == 0.0 else t5 * old_s1
-    t29 = 0.0 if old_s8 == 0.0 else t7 * old_s8
+    t28 = times(t5, old_s1)
+    t29 = times(t7, old_s8)
     t30 = t28 + t29
     s1 = t30
-    t31 = 0.0 if old_s8 == 0.0 else t5 * old_s8
-    t32 = 0.0 if old_s1 == 0.0 else t8 * old_s1
+    t31 = times(t5, old_s8)
+    t32 = times(t8, old_s1)
     t33 = t31 + t32
     s8 = t33
     t34 = t5 * t5
     t35 = t7 * t7
     t36 = t34 + t35
-    t37 = 0.0 if s5 == 0.0 else t36 * s5
+    t37 = times(t36, s5)
     t38 = t5 * t7
     t39 = (-2.0) * t38
-    t40 = 0.0 if old_s9 == 0.0 else t39 * old_s9
+    t40 = times(t39, old_s9)
     t41 = t37 + t40
     t42 = -t35
-    t43 = 0.0 if old_s10 == 0.0 else t42 * old_s10
+    t43 = times(t42, old_s10)
     t44 = t41 + t43
     s5 = t44
     t45 = t34 - t35
-    t46 = 0.0 if old_s9 == 0.0 else t45 * old_s9
-    t47 = 0.0 if old_s10 == 0.0 else t38 * old_s10
+    t46 = times(t45, old_s9)
+    t47 = times(t38, old_s10)
     t48 = t46 + t47
     s9 = t48
-    t49 = 0.0 if old_s10 == 0.0 else t45 * old_s10
+    t49 = times(t45, old_s10)
     t50 = (-4.0) * t38
-    t51 = 0.0 if old_s9 == 0.0 else t50 * old_s9
+    t51 = times(t50, old_s9)
     t52 = t49 + t51
     s10 = t52
     return s4, s6, s1, s8, s5, s9, s10
@@ -254,8 +286,8 @@ def fold_1(t, p2, y, p1, n):
     s5 = 0.0
     s9 = 0.0
     s10 = 0.0
-    t1 = p2 if np.isfinite(p2) else 0.0
-    t5 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p2)
+    t5 = anchored(p1)
     for i_l in range(n):
         t2 = f8(t[i_l]) - t1
         t3 = 1.7 * t2
@@ -289,74 +321,62 @@ def finish(s, n_l, s2, s3, p2, p1, s4, s6, s1, s8, s5, s9, s10, s7):
     t5 = t4 - t4
     t6 = 1.7 * t5
     t7 = np.cos(t6)
-    t8 = t7 * 1.0
-    t9 = np.sin(t6)
-    t10 = -t9
-    t11 = t10 * 1.0
-    t12 = t8 + t11
-    t13 = p1
-    t14 = t13 - t13
-    t15 = t7 * t14
-    t16 = t15 * 1.0
-    t17 = t12 + t16
-    t18 = t14 * t9
-    t19 = -t18
-    t20 = t19 * 1.0
-    t21 = t17 + t20
-    t22 = t21 != t21
-    t23 = nan if t22 else s4
-    s4 = t23
-    t24 = t9 * 1.0
-    t25 = t8 + t24
-    t26 = t25 + t16
-    t27 = t18 * 1.0
-    t28 = t26 + t27
-    t29 = t28 != t28
-    t30 = nan if t29 else s6
-    s6 = t30
-    t31 = t25 != t25
-    t32 = nan if t31 else s1
-    s1 = t32
-    t33 = t12 != t12
-    t34 = nan if t33 else s8
-    s8 = t34
-    t35 = t7 * t7
-    t36 = t9 * t9
-    t37 = t35 + t36
-    t38 = t37 * 1.0
-    t39 = t7 * t9
-    t40 = (-2.0) * t39
-    t41 = t40 * 1.0
-    t42 = t38 + t41
-    t43 = -t36
-    t44 = t43 * 1.0
-    t45 = t42 + t44
-    t46 = t45 != t45
-    t47 = nan if t46 else s5
-    s5 = t47
-    t48 = t35 - t36
-    t49 = t48 * 1.0
-    t50 = t39 * 1.0
-    t51 = t49 + t50
-    t52 = t51 != t51
-    t53 = nan if t52 else s9
-    s9 = t53
-    t54 = (-4.0) * t39
-    t55 = t54 * 1.0
-    t56 = t49 + t55
-    t57 = t56 != t56
-    t58 = nan if t57 else s10
-    s10 = t58
-    t59 = -s10
-    t60 = t59 + s5
-    s7 = t60
-    t61 = s4 * s4
-    t62 = t61 / s5
-    t63 = s6 * s6
-    t64 = t63 / s7
-    t65 = t62 + t64
-    t66 = 0.5 * t65
-    out0 = f4(t66)
+    t8 = np.sin(t6)
+    t9 = -t8
+    t10 = t7 + t9
+    t11 = p1
+    t12 = t11 - t11
+    t13 = t7 * t12
+    t14 = t10 + t13
+    t15 = t12 * t8
+    t16 = -t15
+    t17 = t14 + t16
+    t18 = t17 != t17
+    t19 = nan if t18 else s4
+    s4 = t19
+    t20 = t7 + t8
+    t21 = t20 + t13
+    t22 = t21 + t15
+    t23 = t22 != t22
+    t24 = nan if t23 else s6
+    s6 = t24
+    t25 = t20 != t20
+    t26 = nan if t25 else s1
+    s1 = t26
+    t27 = t10 != t10
+    t28 = nan if t27 else s8
+    s8 = t28
+    t29 = t7 * t7
+    t30 = t8 * t8
+    t31 = t29 + t30
+    t32 = t7 * t8
+    t33 = (-2.0) * t32
+    t34 = t31 + t33
+    t35 = -t30
+    t36 = t34 + t35
+    t37 = t36 != t36
+    t38 = nan if t37 else s5
+    s5 = t38
+    t39 = t29 - t30
+    t40 = t39 + t32
+    t41 = t40 != t40
+    t42 = nan if t41 else s9
+    s9 = t42
+    t43 = (-4.0) * t32
+    t44 = t39 + t43
+    t45 = t44 != t44
+    t46 = nan if t45 else s10
+    s10 = t46
+    t47 = -s10
+    t48 = t47 + s5
+    s7 = t48
+    t49 = s4 * s4
+    t50 = t49 / s5
+    t51 = s6 * s6
+    t52 = t51 / s7
+    t53 = t50 + t52
+    t54 = 0.5 * t53
+    out0 = f4(t54)
     return p1, p2, s4, s6, s1, s8, s5, s9, s10, s7, out0
 
 
@@ -397,7 +417,7 @@ def sweep(first, last, tile, block, b_t, t, b_y, y, n_l, out0):
             s2 = s2 + r0
             s3 = s3 + r1
             r0 = fold_0b(y_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0b(y_tile, n, f8)
             s = s + f8(r0)
             p1, p2 = value_1(s, seen, s2, s3)

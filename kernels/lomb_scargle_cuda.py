@@ -64,7 +64,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import libdevice, types
 from numba.cuda.extending import intrinsic
 
 
@@ -105,6 +105,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -117,6 +133,35 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+
+def to_whole(mode):
+    """A float rounded to a whole number, as a float."""
+    def typed(context, a):
+        def emit(context, builder, signature, args):
+            letter, kind = ("f", "f32") if a == types.float32 else ("d", "f64")
+            text = "cvt." + mode + "." + kind + "." + kind + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type]), text, "=" + letter + "," + letter), args)
+        return a(a), emit
+    return intrinsic(typed)
+
+rint = to_whole("rni")
+
+@cuda.jit(device=True)
+def half_turns(x):
+    """An angle in half turns between −1 and 1, as exact as a float32."""
+    turns = f8(x) * 0.15915494309189535
+    return f4(2 * (turns - rint(turns)))
+
+@cuda.jit(device=True)
+def cos(x):
+    """Of an angle made small in float64: no x is so large that it takes numbers or tables in memory."""
+    return type(x)(libdevice.cospif(half_turns(x)))
+
+@cuda.jit(device=True)
+def sin(x):
+    """As cos."""
+    return type(x)(libdevice.sinpif(half_turns(x)))
+
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -146,8 +191,8 @@ def value_p2(s2, s3):
 @cuda.jit(device=True)
 def rebase_s4(p2, p2_new, s4, s6, p1, p1_new, s8, s1):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     t13 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t16 = (0.0 if s4 == 0.0 else t5 * s4) + (0.0 if s6 == 0.0 else -t7 * s6) + (0.0 if s8 == 0.0 else t5 * t13 * s8)
     return t16 + (0.0 if s1 == 0.0 else -(t13 * t7) * s1)
@@ -156,8 +201,8 @@ def rebase_s4(p2, p2_new, s4, s6, p1, p1_new, s8, s1):
 @cuda.jit(device=True)
 def rebase_s6(p2, p2_new, s6, s4, p1, p1_new, s1, s8):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     t12 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t15 = (0.0 if s6 == 0.0 else t5 * s6) + (0.0 if s4 == 0.0 else t7 * s4) + (0.0 if s1 == 0.0 else t5 * t12 * s1)
     return t15 + (0.0 if s8 == 0.0 else t12 * t7 * s8)
@@ -166,24 +211,24 @@ def rebase_s6(p2, p2_new, s6, s4, p1, p1_new, s1, s8):
 @cuda.jit(device=True)
 def rebase_s1(p2, p2_new, s1, s8):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     return (0.0 if s1 == 0.0 else t5 * s1) + (0.0 if s8 == 0.0 else t7 * s8)
 
 
 @cuda.jit(device=True)
 def rebase_s8(p2, p2_new, s8, s1):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t8 = -math.sin(t4)
+    t5 = cos(t4)
+    t8 = -sin(t4)
     return (0.0 if s8 == 0.0 else t5 * s8) + (0.0 if s1 == 0.0 else t8 * s1)
 
 
 @cuda.jit(device=True)
 def rebase_s5(p2, p2_new, s5, s9, s10):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     t8 = t7 * t7
     t16 = 0.0 if s10 == 0.0 else -t8 * s10
     return (0.0 if s5 == 0.0 else (t5 * t5 + t8) * s5) + (0.0 if s9 == 0.0 else -2.0 * (t5 * t7) * s9) + t16
@@ -192,16 +237,16 @@ def rebase_s5(p2, p2_new, s5, s9, s10):
 @cuda.jit(device=True)
 def rebase_s9(p2, p2_new, s9, s10):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     return (0.0 if s9 == 0.0 else (t5 * t5 - t7 * t7) * s9) + (0.0 if s10 == 0.0 else t5 * t7 * s10)
 
 
 @cuda.jit(device=True)
 def rebase_s10(p2, p2_new, s10, s9):
     t4 = 1.7 * ((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     return (0.0 if s10 == 0.0 else (t5 * t5 - t7 * t7) * s10) + (0.0 if s9 == 0.0 else -4.0 * (t5 * t7) * s9)
 
 
@@ -221,11 +266,22 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, s6_old, s1_old, s8_old, s5_old
     s2_it = f4(0.0)
     s3 = s3_old
     s3_it = f4(0.0)
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
+    s3_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], v_y[i_l], f4(0.0))
+        s_of = s_of + v_y[i_l]
         t1 = f4(3.4) * v_t[i_l]
-        s2_it = s2_it + sel(ok[i_l], math.sin(t1), f4(0.0))
-        s3_it = s3_it + sel(ok[i_l], math.cos(t1), f4(0.0))
+        s2_of = s2_of + sin(t1)
+        s3_of = s3_of + cos(t1)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     s3 = s3 + f8(s3_it)
@@ -247,19 +303,42 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, s6_old, s1_old, s8_old, s5_old
     s10_it = f4(0.0)
     t4 = p2 if math.isfinite(p2) else 0.0
     t8 = p1 if math.isfinite(p1) else 0.0
+    s4_of = f4(0.0)
+    s6_of = f4(0.0)
+    s1_of = f4(0.0)
+    s8_of = f4(0.0)
+    s5_of = f4(0.0)
+    s9_of = f4(0.0)
+    s10_of = f4(0.0)
     for i_l in range(SLOTS):
         t6 = f4(1.7) * (v_t[i_l] - f4(t4))
-        t7 = math.cos(t6)
+        t7 = cos(t6)
         t9 = v_y[i_l] - f4(t8)
-        s4_it = s4_it + sel(ok[i_l], t7 * t9, f4(0.0))
-        t11 = math.sin(t6)
-        s6_it = s6_it + sel(ok[i_l], t9 * t11, f4(0.0))
-        s1_it = s1_it + sel(ok[i_l], t11, f4(0.0))
-        s8_it = s8_it + sel(ok[i_l], t7, f4(0.0))
+        s4_of = s4_of + t7 * t9
+        t11 = sin(t6)
+        s6_of = s6_of + t9 * t11
+        s1_of = s1_of + t11
+        s8_of = s8_of + t7
         t13 = t7 * t7
-        s5_it = s5_it + sel(ok[i_l], t13, f4(0.0))
-        s9_it = s9_it + sel(ok[i_l], t7 * t11, f4(0.0))
-        s10_it = s10_it + sel(ok[i_l], t13 - t11 * t11, f4(0.0))
+        s5_of = s5_of + t13
+        s9_of = s9_of + t7 * t11
+        s10_of = s10_of + (t13 - t11 * t11)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s4_it = s4_it + sel(ok[i_l], s4_of, f4(0.0))
+            s4_of = f4(0.0)
+            s6_it = s6_it + sel(ok[i_l], s6_of, f4(0.0))
+            s6_of = f4(0.0)
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s8_it = s8_it + sel(ok[i_l], s8_of, f4(0.0))
+            s8_of = f4(0.0)
+            s5_it = s5_it + sel(ok[i_l], s5_of, f4(0.0))
+            s5_of = f4(0.0)
+            s9_it = s9_it + sel(ok[i_l], s9_of, f4(0.0))
+            s9_of = f4(0.0)
+            s10_it = s10_it + sel(ok[i_l], s10_of, f4(0.0))
+            s10_of = f4(0.0)
+        unrolled()
     s4 = s4 + f8(s4_it)
     s6 = s6 + f8(s6_it)
     s1 = s1 + f8(s1_it)
@@ -294,71 +373,71 @@ def combine(seen_old, s_old, s2_old, s3_old, s4_old, s6_old, s1_old, s8_old, s5_
 def settle_s4(p2, p1, s4):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t4 = math.cos(t3)
-    t6 = math.sin(t3)
-    t10 = p1
-    t11 = t10 - t10
-    t18 = t4 * 1.0 + -t6 * 1.0 + t4 * t11 * 1.0 + -(t11 * t6) * 1.0
-    return nan if t18 != t18 else s4
+    t4 = cos(t3)
+    t5 = sin(t3)
+    t8 = p1
+    t9 = t8 - t8
+    t14 = t4 + -t5 + t4 * t9 + -(t9 * t5)
+    return nan if t14 != t14 else s4
 
 
 @cuda.jit(device=True)
 def settle_s6(p2, p1, s6):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t4 = math.cos(t3)
-    t6 = math.sin(t3)
-    t9 = p1
-    t10 = t9 - t9
-    t16 = t4 * 1.0 + t6 * 1.0 + t4 * t10 * 1.0 + t10 * t6 * 1.0
-    return nan if t16 != t16 else s6
+    t4 = cos(t3)
+    t5 = sin(t3)
+    t7 = p1
+    t8 = t7 - t7
+    t12 = t4 + t5 + t4 * t8 + t8 * t5
+    return nan if t12 != t12 else s6
 
 
 @cuda.jit(device=True)
 def settle_s1(p2, s1):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t8 = math.cos(t3) * 1.0 + math.sin(t3) * 1.0
-    return nan if t8 != t8 else s1
+    t6 = cos(t3) + sin(t3)
+    return nan if t6 != t6 else s1
 
 
 @cuda.jit(device=True)
 def settle_s8(p2, s8):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t9 = math.cos(t3) * 1.0 + -math.sin(t3) * 1.0
-    return nan if t9 != t9 else s8
+    t7 = cos(t3) + -sin(t3)
+    return nan if t7 != t7 else s8
 
 
 @cuda.jit(device=True)
 def settle_s5(p2, s5):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t4 = math.cos(t3)
-    t6 = math.sin(t3)
+    t4 = cos(t3)
+    t6 = sin(t3)
     t7 = t6 * t6
-    t16 = (t4 * t4 + t7) * 1.0 + -2.0 * (t4 * t6) * 1.0 + -t7 * 1.0
-    return nan if t16 != t16 else s5
+    t13 = t4 * t4 + t7 + -2.0 * (t4 * t6) + -t7
+    return nan if t13 != t13 else s5
 
 
 @cuda.jit(device=True)
 def settle_s9(p2, s9):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t4 = math.cos(t3)
-    t6 = math.sin(t3)
-    t12 = (t4 * t4 - t6 * t6) * 1.0 + t4 * t6 * 1.0
-    return nan if t12 != t12 else s9
+    t4 = cos(t3)
+    t6 = sin(t3)
+    t10 = t4 * t4 - t6 * t6 + t4 * t6
+    return nan if t10 != t10 else s9
 
 
 @cuda.jit(device=True)
 def settle_s10(p2, s10):
     t1 = p2
     t3 = 1.7 * (t1 - t1)
-    t4 = math.cos(t3)
-    t6 = math.sin(t3)
-    t13 = (t4 * t4 - t6 * t6) * 1.0 + -4.0 * (t4 * t6) * 1.0
-    return nan if t13 != t13 else s10
+    t4 = cos(t3)
+    t6 = sin(t3)
+    t11 = t4 * t4 - t6 * t6 + -4.0 * (t4 * t6)
+    return nan if t11 != t11 else s10
 
 
 @cuda.jit(device=True)
@@ -555,7 +634,7 @@ def plan(t, y):
     arrays = {'t': t, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

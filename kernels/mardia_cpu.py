@@ -163,6 +163,38 @@ def shaped(context, array, shape):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -200,7 +232,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -211,7 +243,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -225,10 +257,8 @@ def make_S1(S1, X, n_plane, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_plane in range(n_plane):
-            t2 = i_plane == 0
-            t3 = f8(X[i_l, i_plane]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 0 < n_plane:
+            t1 = t1 + f8(X[i_l, 0])
         S1[i_l] = f4(t1)
 
 
@@ -237,10 +267,8 @@ def make_S2(S2, X, n_plane, n):
     wide_vectors()
     for i_l in range(n):
         t1 = 0.0
-        for i_plane in range(n_plane):
-            t2 = i_plane == 1
-            t3 = f8(X[i_l, i_plane]) if t2 else f8(0)
-            t1 = t1 + t3
+        if 1 < n_plane:
+            t1 = t1 + f8(X[i_l, 1])
         S2[i_l] = f4(t1)
 
 
@@ -270,116 +298,116 @@ def value_1(s, N, s4):
 
 @njit(**PART)
 def rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = old_s2 + t5
     s2 = t6
     t7 = 3.0 * t3
-    t8 = 0.0 if old_s2 == 0.0 else t7 * old_s2
+    t8 = times(t7, old_s2)
     t9 = old_s1 + t8
     t10 = t4 * t3
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = t9 + t11
     s1 = t12
-    t13 = old_p3 if np.isfinite(old_p3) else 0.0
-    t14 = p3 if np.isfinite(p3) else 0.0
+    t13 = anchored(old_p3)
+    t14 = anchored(p3)
     t15 = t13 - t14
     t16 = t3 * t15
-    t17 = 0.0 if f8(old_N) == 0.0 else t16 * f8(old_N)
+    t17 = times(t16, f8(old_N))
     t18 = old_s5 + t17
     s5 = t18
     t19 = t15 * t15
-    t20 = 0.0 if f8(old_N) == 0.0 else t19 * f8(old_N)
+    t20 = times(t19, f8(old_N))
     t21 = old_s6 + t20
     s6 = t21
     t22 = 2.0 * t3
-    t23 = 0.0 if old_s5 == 0.0 else t22 * old_s5
+    t23 = times(t22, old_s5)
     t24 = old_s11 + t23
-    t25 = 0.0 if old_s2 == 0.0 else t15 * old_s2
+    t25 = times(t15, old_s2)
     t26 = t24 + t25
     t27 = t4 * t15
-    t28 = 0.0 if f8(old_N) == 0.0 else t27 * f8(old_N)
+    t28 = times(t27, f8(old_N))
     t29 = t26 + t28
     s11 = t29
     t30 = 2.0 * t15
-    t31 = 0.0 if old_s5 == 0.0 else t30 * old_s5
+    t31 = times(t30, old_s5)
     t32 = old_s12 + t31
-    t33 = 0.0 if old_s6 == 0.0 else t3 * old_s6
+    t33 = times(t3, old_s6)
     t34 = t32 + t33
     t35 = t16 * t15
-    t36 = 0.0 if f8(old_N) == 0.0 else t35 * f8(old_N)
+    t36 = times(t35, f8(old_N))
     t37 = t34 + t36
     s12 = t37
     t38 = 3.0 * t15
-    t39 = 0.0 if old_s6 == 0.0 else t38 * old_s6
+    t39 = times(t38, old_s6)
     t40 = old_s13 + t39
     t41 = t19 * t15
-    t42 = 0.0 if f8(old_N) == 0.0 else t41 * f8(old_N)
+    t42 = times(t41, f8(old_N))
     t43 = t40 + t42
     s13 = t43
     t44 = 4.0 * t3
-    t45 = 0.0 if old_s1 == 0.0 else t44 * old_s1
+    t45 = times(t44, old_s1)
     t46 = s14 + t45
     t47 = 6.0 * t4
-    t48 = 0.0 if old_s2 == 0.0 else t47 * old_s2
+    t48 = times(t47, old_s2)
     t49 = t46 + t48
     t50 = t10 * t3
-    t51 = 0.0 if f8(old_N) == 0.0 else t50 * f8(old_N)
+    t51 = times(t50, f8(old_N))
     t52 = t49 + t51
     s14 = t52
-    t53 = 0.0 if old_s12 == 0.0 else t22 * old_s12
+    t53 = times(t22, old_s12)
     t54 = s15 + t53
-    t55 = 0.0 if old_s11 == 0.0 else t30 * old_s11
+    t55 = times(t30, old_s11)
     t56 = t54 + t55
     t57 = 4.0 * t16
-    t58 = 0.0 if old_s5 == 0.0 else t57 * old_s5
+    t58 = times(t57, old_s5)
     t59 = t56 + t58
-    t60 = 0.0 if old_s6 == 0.0 else t4 * old_s6
+    t60 = times(t4, old_s6)
     t61 = t59 + t60
-    t62 = 0.0 if old_s2 == 0.0 else t19 * old_s2
+    t62 = times(t19, old_s2)
     t63 = t61 + t62
     t64 = t27 * t15
-    t65 = 0.0 if f8(old_N) == 0.0 else t64 * f8(old_N)
+    t65 = times(t64, f8(old_N))
     t66 = t63 + t65
     s15 = t66
-    t67 = 0.0 if old_s11 == 0.0 else t7 * old_s11
+    t67 = times(t7, old_s11)
     t68 = s16 + t67
-    t69 = 0.0 if old_s1 == 0.0 else t15 * old_s1
+    t69 = times(t15, old_s1)
     t70 = t68 + t69
     t71 = 3.0 * t16
-    t72 = 0.0 if old_s2 == 0.0 else t71 * old_s2
+    t72 = times(t71, old_s2)
     t73 = t70 + t72
     t74 = 3.0 * t4
-    t75 = 0.0 if old_s5 == 0.0 else t74 * old_s5
+    t75 = times(t74, old_s5)
     t76 = t73 + t75
     t77 = t10 * t15
-    t78 = 0.0 if f8(old_N) == 0.0 else t77 * f8(old_N)
+    t78 = times(t77, f8(old_N))
     t79 = t76 + t78
     s16 = t79
     t80 = 4.0 * t15
-    t81 = 0.0 if old_s13 == 0.0 else t80 * old_s13
+    t81 = times(t80, old_s13)
     t82 = s17 + t81
     t83 = 6.0 * t19
-    t84 = 0.0 if old_s6 == 0.0 else t83 * old_s6
+    t84 = times(t83, old_s6)
     t85 = t82 + t84
     t86 = t41 * t15
-    t87 = 0.0 if f8(old_N) == 0.0 else t86 * f8(old_N)
+    t87 = times(t86, f8(old_N))
     t88 = t85 + t87
     s17 = t88
-    t89 = 0.0 if old_s12 == 0.0 else t38 * old_s12
+    t89 = times(t38, old_s12)
     t90 = s18 + t89
     t91 = 3.0 * t19
-    t92 = 0.0 if old_s5 == 0.0 else t91 * old_s5
+    t92 = times(t91, old_s5)
     t93 = t90 + t92
-    t94 = 0.0 if old_s13 == 0.0 else t3 * old_s13
+    t94 = times(t3, old_s13)
     t95 = t93 + t94
-    t96 = 0.0 if old_s6 == 0.0 else t71 * old_s6
+    t96 = times(t71, old_s6)
     t97 = t95 + t96
     t98 = t35 * t15
-    t99 = 0.0 if f8(old_N) == 0.0 else t98 * f8(old_N)
+    t99 = times(t98, f8(old_N))
     t100 = t97 + t99
     s18 = t100
     return s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
@@ -400,8 +428,8 @@ def fold_1(S1, p1, S2, p3, n, real):
     s16 = real(0.0)
     s17 = real(0.0)
     s18 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t5 = p3 if np.isfinite(p3) else 0.0
+    t1 = anchored(p1)
+    t5 = anchored(p3)
     for i_l in range(n):
         t2 = apart(real(S1[i_l]), t1, real)
         t3 = t2 * t2
@@ -439,286 +467,260 @@ def finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, 
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
-    t19 = 3.0 * t3
-    t20 = t19 * 1.0
-    t21 = 1.0 + t20
-    t22 = t4 * t3
-    t23 = t22 * 1.0
-    t24 = t21 + t23
-    t25 = t24 != t24
-    t26 = nan if t25 else s1
-    s1 = t26
-    t27 = s4 / f8(N)
-    p3 = t27
-    t28 = p3
-    t29 = t28 - t28
-    t30 = t3 * t29
-    t31 = t30 * 1.0
-    t32 = 1.0 + t31
-    t33 = t32 != t32
-    t34 = s5 - s5
-    t35 = t34 == 0.0
-    t36 = p3 - p3
-    t37 = t36 == 0.0
-    t38 = p3 if t37 else f8(0)
-    t39 = t38 - p3
-    t40 = t13 * t39
-    t41 = t40 * f8(N)
-    t42 = s5 + t41
-    t43 = t42 if t35 else nan
-    t44 = t43 if t33 else s5
-    s5 = t44
-    t45 = t29 * t29
-    t46 = t45 * 1.0
-    t47 = 1.0 + t46
-    t48 = t47 != t47
-    t49 = s6 - s6
-    t50 = t49 == 0.0
-    t51 = t39 * t39
-    t52 = t51 * f8(N)
-    t53 = s6 + t52
-    t54 = t53 if t50 else nan
-    t55 = t54 if t48 else s6
-    s6 = t55
-    t56 = 2.0 * t3
-    t57 = t56 * 1.0
-    t58 = 1.0 + t57
-    t59 = t29 * 1.0
-    t60 = t58 + t59
-    t61 = t4 * t29
-    t62 = t61 * 1.0
-    t63 = t60 + t62
-    t64 = t63 != t63
-    t65 = nan if t64 else s11
-    s11 = t65
-    t66 = 2.0 * t29
-    t67 = t66 * 1.0
-    t68 = 1.0 + t67
-    t69 = t3 * 1.0
-    t70 = t68 + t69
-    t71 = t30 * t29
-    t72 = t71 * 1.0
-    t73 = t70 + t72
-    t74 = t73 != t73
-    t75 = nan if t74 else s12
-    s12 = t75
-    t76 = 3.0 * t29
-    t77 = t76 * 1.0
-    t78 = 1.0 + t77
-    t79 = t45 * t29
-    t80 = t79 * 1.0
-    t81 = t78 + t80
-    t82 = t81 != t81
-    t83 = nan if t82 else s13
-    s13 = t83
-    t84 = 4.0 * t3
-    t85 = t84 * 1.0
-    t86 = 1.0 + t85
-    t87 = 6.0 * t4
-    t88 = t87 * 1.0
-    t89 = t86 + t88
-    t90 = t22 * t3
-    t91 = t90 * 1.0
-    t92 = t89 + t91
-    t93 = t92 != t92
-    t94 = nan if t93 else s14
-    s14 = t94
-    t95 = t58 + t67
-    t96 = 4.0 * t30
-    t97 = t96 * 1.0
-    t98 = t95 + t97
-    t99 = t98 + t5
-    t100 = t99 + t46
-    t101 = t61 * t29
-    t102 = t101 * 1.0
-    t103 = t100 + t102
-    t104 = t103 != t103
-    t105 = nan if t104 else s15
-    s15 = t105
-    t106 = t21 + t59
-    t107 = 3.0 * t30
-    t108 = t107 * 1.0
-    t109 = t106 + t108
-    t110 = 3.0 * t4
-    t111 = t110 * 1.0
-    t112 = t109 + t111
-    t113 = t22 * t29
-    t114 = t113 * 1.0
-    t115 = t112 + t114
-    t116 = t115 != t115
-    t117 = nan if t116 else s16
-    s16 = t117
-    t118 = 4.0 * t29
-    t119 = t118 * 1.0
-    t120 = 1.0 + t119
-    t121 = 6.0 * t45
-    t122 = t121 * 1.0
-    t123 = t120 + t122
-    t124 = t79 * t29
-    t125 = t124 * 1.0
-    t126 = t123 + t125
-    t127 = t126 != t126
-    t128 = nan if t127 else s17
-    s17 = t128
-    t129 = 3.0 * t45
-    t130 = t129 * 1.0
-    t131 = t78 + t130
-    t132 = t131 + t69
-    t133 = t132 + t108
-    t134 = t71 * t29
-    t135 = t134 * 1.0
-    t136 = t133 + t135
-    t137 = t136 != t136
-    t138 = nan if t137 else s18
-    s18 = t138
-    t139 = s2 / f8(N)
-    t140 = np.sqrt(t139)
-    p2 = t140
-    t141 = 1.0 / p2
-    t142 = t141 * t141
-    t143 = t142 * t141
-    t144 = t143 * s1
-    s3 = t144
-    t145 = s5 / f8(N)
-    p4 = t145
-    p5 = t139
-    t146 = s6 / f8(N)
-    t147 = t145 * t145
-    t148 = t147 / t139
-    t149 = t146 - t148
-    t150 = np.sqrt(t149)
-    p6 = t150
-    t151 = 1.0 / p6
-    t152 = t142 * t151
-    t153 = t152 * s11
-    t154 = p4 * t141
-    t155 = t154 * t141
-    t156 = 1.0 / p5
-    t157 = t155 * t156
-    t158 = t157 * t151
-    t159 = -t158
-    t160 = t159 * s1
-    t161 = t153 + t160
-    s7 = t161
-    t162 = t141 * t151
-    t163 = t162 * t151
-    t164 = t163 * s12
-    t165 = t154 * t156
-    t166 = t165 * t151
-    t167 = t166 * t151
-    t168 = (-2.0) * t167
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
+    t18 = 3.0 * t3
+    t19 = 1.0 + t18
+    t20 = t4 * t3
+    t21 = t19 + t20
+    t22 = t21 != t21
+    t23 = nan if t22 else s1
+    s1 = t23
+    t24 = s4 / f8(N)
+    p3 = t24
+    t25 = p3
+    t26 = t25 - t25
+    t27 = t3 * t26
+    t28 = 1.0 + t27
+    t29 = t28 != t28
+    t30 = s5 - s5
+    t31 = t30 == 0.0
+    t32 = p3 - p3
+    t33 = t32 == 0.0
+    t34 = p3 if t33 else f8(0)
+    t35 = t34 - p3
+    t36 = t12 * t35
+    t37 = t36 * f8(N)
+    t38 = s5 + t37
+    t39 = t38 if t31 else nan
+    t40 = t39 if t29 else s5
+    s5 = t40
+    t41 = t26 * t26
+    t42 = 1.0 + t41
+    t43 = t42 != t42
+    t44 = s6 - s6
+    t45 = t44 == 0.0
+    t46 = t35 * t35
+    t47 = t46 * f8(N)
+    t48 = s6 + t47
+    t49 = t48 if t45 else nan
+    t50 = t49 if t43 else s6
+    s6 = t50
+    t51 = 2.0 * t3
+    t52 = 1.0 + t51
+    t53 = t52 + t26
+    t54 = t4 * t26
+    t55 = t53 + t54
+    t56 = t55 != t55
+    t57 = nan if t56 else s11
+    s11 = t57
+    t58 = 2.0 * t26
+    t59 = 1.0 + t58
+    t60 = t59 + t3
+    t61 = t27 * t26
+    t62 = t60 + t61
+    t63 = t62 != t62
+    t64 = nan if t63 else s12
+    s12 = t64
+    t65 = 3.0 * t26
+    t66 = 1.0 + t65
+    t67 = t41 * t26
+    t68 = t66 + t67
+    t69 = t68 != t68
+    t70 = nan if t69 else s13
+    s13 = t70
+    t71 = 4.0 * t3
+    t72 = 1.0 + t71
+    t73 = 6.0 * t4
+    t74 = t72 + t73
+    t75 = t20 * t3
+    t76 = t74 + t75
+    t77 = t76 != t76
+    t78 = nan if t77 else s14
+    s14 = t78
+    t79 = t52 + t58
+    t80 = 4.0 * t27
+    t81 = t79 + t80
+    t82 = t81 + t4
+    t83 = t82 + t41
+    t84 = t54 * t26
+    t85 = t83 + t84
+    t86 = t85 != t85
+    t87 = nan if t86 else s15
+    s15 = t87
+    t88 = t19 + t26
+    t89 = 3.0 * t27
+    t90 = t88 + t89
+    t91 = 3.0 * t4
+    t92 = t90 + t91
+    t93 = t20 * t26
+    t94 = t92 + t93
+    t95 = t94 != t94
+    t96 = nan if t95 else s16
+    s16 = t96
+    t97 = 4.0 * t26
+    t98 = 1.0 + t97
+    t99 = 6.0 * t41
+    t100 = t98 + t99
+    t101 = t67 * t26
+    t102 = t100 + t101
+    t103 = t102 != t102
+    t104 = nan if t103 else s17
+    s17 = t104
+    t105 = 3.0 * t41
+    t106 = t66 + t105
+    t107 = t106 + t3
+    t108 = t107 + t89
+    t109 = t61 * t26
+    t110 = t108 + t109
+    t111 = t110 != t110
+    t112 = nan if t111 else s18
+    s18 = t112
+    t113 = s2 / f8(N)
+    t114 = np.sqrt(t113)
+    p2 = t114
+    t115 = 1.0 / p2
+    t116 = t115 * t115
+    t117 = t116 * t115
+    t118 = t117 * s1
+    s3 = t118
+    t119 = s5 / f8(N)
+    p4 = t119
+    p5 = t113
+    t120 = s6 / f8(N)
+    t121 = t119 * t119
+    t122 = t121 / t113
+    t123 = t120 - t122
+    t124 = np.sqrt(t123)
+    p6 = t124
+    t125 = 1.0 / p6
+    t126 = t116 * t125
+    t127 = t126 * s11
+    t128 = p4 * t115
+    t129 = t128 * t115
+    t130 = 1.0 / p5
+    t131 = t129 * t130
+    t132 = t131 * t125
+    t133 = -t132
+    t134 = t133 * s1
+    t135 = t127 + t134
+    s7 = t135
+    t136 = t115 * t125
+    t137 = t136 * t125
+    t138 = t137 * s12
+    t139 = t128 * t130
+    t140 = t139 * t125
+    t141 = t140 * t125
+    t142 = (-2.0) * t141
+    t143 = t142 * s11
+    t144 = t138 + t143
+    t145 = p4 * p4
+    t146 = t145 * t115
+    t147 = t146 * t130
+    t148 = t147 * t130
+    t149 = t148 * t125
+    t150 = t149 * t125
+    t151 = t150 * s1
+    t152 = t144 + t151
+    s8 = t152
+    t153 = t125 * t125
+    t154 = t153 * t125
+    t155 = t154 * s13
+    t156 = p4 * t130
+    t157 = t156 * t125
+    t158 = t157 * t125
+    t159 = t158 * t125
+    t160 = (-3.0) * t159
+    t161 = t160 * s12
+    t162 = t155 + t161
+    t163 = t145 * t130
+    t164 = t163 * t130
+    t165 = t164 * t125
+    t166 = t165 * t125
+    t167 = t166 * t125
+    t168 = 3.0 * t167
     t169 = t168 * s11
-    t170 = t164 + t169
-    t171 = p4 * p4
-    t172 = t171 * t141
-    t173 = t172 * t156
-    t174 = t173 * t156
-    t175 = t174 * t151
-    t176 = t175 * t151
-    t177 = t176 * s1
-    t178 = t170 + t177
-    s8 = t178
-    t179 = t151 * t151
-    t180 = t179 * t151
-    t181 = t180 * s13
-    t182 = p4 * t156
-    t183 = t182 * t151
-    t184 = t183 * t151
-    t185 = t184 * t151
-    t186 = (-3.0) * t185
-    t187 = t186 * s12
-    t188 = t181 + t187
-    t189 = t171 * t156
-    t190 = t189 * t156
-    t191 = t190 * t151
-    t192 = t191 * t151
-    t193 = t192 * t151
-    t194 = 3.0 * t193
-    t195 = t194 * s11
-    t196 = t188 + t195
-    t197 = t171 * p4
-    t198 = t197 * t156
-    t199 = t198 * t156
-    t200 = t199 * t156
-    t201 = t200 * t151
-    t202 = t201 * t151
-    t203 = t202 * t151
-    t204 = -t203
-    t205 = t204 * s1
-    t206 = t196 + t205
-    s9 = t206
-    t207 = s3 / f8(n_l)
-    t208 = t207 * t207
-    t209 = s7 / f8(n_l)
-    t210 = t209 * t209
-    t211 = 3.0 * t210
-    t212 = t208 + t211
-    t213 = s8 / f8(n_l)
-    t214 = t213 * t213
-    t215 = 3.0 * t214
-    t216 = t212 + t215
-    t217 = s9 / f8(n_l)
-    t218 = t217 * t217
-    t219 = t216 + t218
-    out0 = f4(t219)
-    t220 = t143 * t141
-    t221 = t172 * t141
-    t222 = t221 * t156
-    t223 = t222 * t156
-    t224 = t223 * t151
-    t225 = t224 * t151
-    t226 = 2.0 * t225
-    t227 = t220 + t226
-    t228 = t197 * p4
-    t229 = t228 * t156
-    t230 = t229 * t156
-    t231 = t230 * t156
-    t232 = t231 * t156
-    t233 = t232 * t151
-    t234 = t233 * t151
-    t235 = t234 * t151
-    t236 = t235 * t151
-    t237 = t227 + t236
-    t238 = t237 * s14
-    t239 = t152 * t151
-    t240 = 2.0 * t239
-    t241 = t193 * t151
-    t242 = 6.0 * t241
-    t243 = t240 + t242
-    t244 = t243 * s15
-    t245 = t238 + t244
-    t246 = t158 * t151
-    t247 = (-4.0) * t246
-    t248 = t203 * t151
-    t249 = (-4.0) * t248
-    t250 = t247 + t249
-    t251 = t250 * s16
-    t252 = t245 + t251
-    t253 = t180 * t151
-    t254 = t253 * s17
-    t255 = t252 + t254
-    t256 = t185 * t151
-    t257 = (-4.0) * t256
-    t258 = t257 * s18
-    t259 = t255 + t258
-    s10 = t259
-    t260 = s10 / f8(n_l)
-    out1 = f4(t260)
+    t170 = t162 + t169
+    t171 = t145 * p4
+    t172 = t171 * t130
+    t173 = t172 * t130
+    t174 = t173 * t130
+    t175 = t174 * t125
+    t176 = t175 * t125
+    t177 = t176 * t125
+    t178 = -t177
+    t179 = t178 * s1
+    t180 = t170 + t179
+    s9 = t180
+    t181 = s3 / f8(n_l)
+    t182 = t181 * t181
+    t183 = s7 / f8(n_l)
+    t184 = t183 * t183
+    t185 = 3.0 * t184
+    t186 = t182 + t185
+    t187 = s8 / f8(n_l)
+    t188 = t187 * t187
+    t189 = 3.0 * t188
+    t190 = t186 + t189
+    t191 = s9 / f8(n_l)
+    t192 = t191 * t191
+    t193 = t190 + t192
+    out0 = f4(t193)
+    t194 = t117 * t115
+    t195 = t146 * t115
+    t196 = t195 * t130
+    t197 = t196 * t130
+    t198 = t197 * t125
+    t199 = t198 * t125
+    t200 = 2.0 * t199
+    t201 = t194 + t200
+    t202 = t171 * p4
+    t203 = t202 * t130
+    t204 = t203 * t130
+    t205 = t204 * t130
+    t206 = t205 * t130
+    t207 = t206 * t125
+    t208 = t207 * t125
+    t209 = t208 * t125
+    t210 = t209 * t125
+    t211 = t201 + t210
+    t212 = t211 * s14
+    t213 = t126 * t125
+    t214 = 2.0 * t213
+    t215 = t167 * t125
+    t216 = 6.0 * t215
+    t217 = t214 + t216
+    t218 = t217 * s15
+    t219 = t212 + t218
+    t220 = t132 * t125
+    t221 = (-4.0) * t220
+    t222 = t177 * t125
+    t223 = (-4.0) * t222
+    t224 = t221 + t223
+    t225 = t224 * s16
+    t226 = t219 + t225
+    t227 = t154 * t125
+    t228 = t227 * s17
+    t229 = t226 + t228
+    t230 = t159 * t125
+    t231 = (-4.0) * t230
+    t232 = t231 * s18
+    t233 = t229 + t232
+    s10 = t233
+    t234 = s10 / f8(n_l)
+    out1 = f4(t234)
     return p1, s2, s1, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, s3, p4, p5, p6, s7, s8, s9, out0, s10, out1
 
 
@@ -777,7 +779,7 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
             old_s13 = s13
             N += 1 * n
             r0, r1 = fold_0(S1, S2, n, f4)
-            if not np.isfinite(r0) or not np.isfinite(r1):
+            if not finite(r0) or not finite(r1):
                 r0, r1 = fold_0(S1, S2, n, f8)
             s = s + f8(r0)
             s4 = s4 + f8(r1)

@@ -158,6 +158,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -176,8 +177,8 @@ def make_S1(span, thread, cells_S1, cells_X, n_plane, skew_X, shift_X, mask_X, s
         t1 = 0.0
         for i_plane in range(n_plane):
             t2 = i_plane == 0
-            t3 = f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]) if t2 else f8(0)
-            t1 = t1 + t3
+            t3 = cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)] if t2 else f4(0)
+            t1 = t1 + f8(t3)
         cells_S1[i_l * span + thread] = f4(t1)
 
 
@@ -187,8 +188,8 @@ def make_S2(span, thread, cells_S2, cells_X, n_plane, skew_X, shift_X, mask_X, s
         t1 = 0.0
         for i_plane in range(n_plane):
             t2 = i_plane == 1
-            t3 = f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]) if t2 else f8(0)
-            t1 = t1 + t3
+            t3 = cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)] if t2 else f4(0)
+            t1 = t1 + f8(t3)
         cells_S2[i_l * span + thread] = f4(t1)
 
 
@@ -304,7 +305,7 @@ def rebase_s18(s18, p3, p3_new, s12, s5, p1, p1_new, s13, s6, vN):
 def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old, slots, first, span, thread, length, cells_S1, cells_S2):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old
     seen = i4(seen_old + many)
@@ -316,8 +317,8 @@ def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_ol
     s4 = s4_old
     s4_it = f4(0.0)
     for i_l in range(slots):
-        s_it = s_it + sel(first + i_l * span + thread < length, cells_S1[i_l * span + thread], f4(0.0))
-        s4_it = s4_it + sel(first + i_l * span + thread < length, cells_S2[i_l * span + thread], f4(0.0))
+        s_it = s_it + sel(i4(first + i_l * span + thread) < i4(length), cells_S1[i_l * span + thread], f4(0.0))
+        s4_it = s4_it + sel(i4(first + i_l * span + thread) < i4(length), cells_S2[i_l * span + thread], f4(0.0))
     s = s + f8(s_it)
     s4 = s4 + f8(s4_it)
     p1 = value_p1(s, vN)
@@ -351,25 +352,25 @@ def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_ol
     for i_l in range(slots):
         t2 = cells_S1[i_l * span + thread] - f4(t1)
         t3 = t2 * t2
-        s2_it = s2_it + sel(first + i_l * span + thread < length, t3, f4(0.0))
+        s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t3, f4(0.0))
         t4 = t3 * t2
-        s1_it = s1_it + sel(first + i_l * span + thread < length, t4, f4(0.0))
+        s1_it = s1_it + sel(i4(first + i_l * span + thread) < i4(length), t4, f4(0.0))
         t6 = cells_S2[i_l * span + thread] - f4(t5)
         t7 = t2 * t6
-        s5_it = s5_it + sel(first + i_l * span + thread < length, t7, f4(0.0))
+        s5_it = s5_it + sel(i4(first + i_l * span + thread) < i4(length), t7, f4(0.0))
         t8 = t6 * t6
-        s6_it = s6_it + sel(first + i_l * span + thread < length, t8, f4(0.0))
+        s6_it = s6_it + sel(i4(first + i_l * span + thread) < i4(length), t8, f4(0.0))
         t9 = t3 * t6
-        s11_it = s11_it + sel(first + i_l * span + thread < length, t9, f4(0.0))
+        s11_it = s11_it + sel(i4(first + i_l * span + thread) < i4(length), t9, f4(0.0))
         t10 = t7 * t6
-        s12_it = s12_it + sel(first + i_l * span + thread < length, t10, f4(0.0))
+        s12_it = s12_it + sel(i4(first + i_l * span + thread) < i4(length), t10, f4(0.0))
         t11 = t8 * t6
-        s13_it = s13_it + sel(first + i_l * span + thread < length, t11, f4(0.0))
-        s14_it = s14_it + sel(first + i_l * span + thread < length, t4 * t2, f4(0.0))
-        s15_it = s15_it + sel(first + i_l * span + thread < length, t9 * t6, f4(0.0))
-        s16_it = s16_it + sel(first + i_l * span + thread < length, t4 * t6, f4(0.0))
-        s17_it = s17_it + sel(first + i_l * span + thread < length, t11 * t6, f4(0.0))
-        s18_it = s18_it + sel(first + i_l * span + thread < length, t10 * t6, f4(0.0))
+        s13_it = s13_it + sel(i4(first + i_l * span + thread) < i4(length), t11, f4(0.0))
+        s14_it = s14_it + sel(i4(first + i_l * span + thread) < i4(length), t4 * t2, f4(0.0))
+        s15_it = s15_it + sel(i4(first + i_l * span + thread) < i4(length), t9 * t6, f4(0.0))
+        s16_it = s16_it + sel(i4(first + i_l * span + thread) < i4(length), t4 * t6, f4(0.0))
+        s17_it = s17_it + sel(i4(first + i_l * span + thread) < i4(length), t11 * t6, f4(0.0))
+        s18_it = s18_it + sel(i4(first + i_l * span + thread) < i4(length), t10 * t6, f4(0.0))
     s2 = s2 + f8(s2_it)
     s1 = s1 + f8(s1_it)
     s5 = s5 + f8(s5_it)
@@ -414,117 +415,116 @@ def combine(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11
 def settle_s2(p1, s2, vN):
     t1 = p1
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t15 = s2 + t12 * t12 * f8(vN)
-    return (t15 if s2 - s2 == 0.0 else nan) if t5 != t5 else s2
+    t4 = 1.0 + t2 * t2
+    t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
+    t14 = s2 + t11 * t11 * f8(vN)
+    return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
 def settle_s1(p1, s1):
     t1 = p1
     t2 = t1 - t1
-    t9 = 1.0 + 3.0 * t2 * 1.0 + t2 * t2 * t2 * 1.0
-    return nan if t9 != t9 else s1
+    t7 = 1.0 + 3.0 * t2 + t2 * t2 * t2
+    return nan if t7 != t7 else s1
 
 
 @cuda.jit(device=True)
 def settle_s5(p1, p3, s5, vN):
     t1 = p1
     t3 = p3
-    t7 = 1.0 + (t1 - t1) * (t3 - t3) * 1.0
-    t21 = s5 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p3 if p3 - p3 == 0.0 else f8(0)) - p3) * f8(vN)
-    return (t21 if s5 - s5 == 0.0 else nan) if t7 != t7 else s5
+    t6 = 1.0 + (t1 - t1) * (t3 - t3)
+    t20 = s5 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p3 if p3 - p3 == 0.0 else f8(0)) - p3) * f8(vN)
+    return (t20 if s5 - s5 == 0.0 else nan) if t6 != t6 else s5
 
 
 @cuda.jit(device=True)
 def settle_s6(p3, s6, vN):
     t1 = p3
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p3 if p3 - p3 == 0.0 else f8(0)) - p3
-    t15 = s6 + t12 * t12 * f8(vN)
-    return (t15 if s6 - s6 == 0.0 else nan) if t5 != t5 else s6
+    t4 = 1.0 + t2 * t2
+    t11 = (p3 if p3 - p3 == 0.0 else f8(0)) - p3
+    t14 = s6 + t11 * t11 * f8(vN)
+    return (t14 if s6 - s6 == 0.0 else nan) if t4 != t4 else s6
 
 
 @cuda.jit(device=True)
 def settle_s11(p1, p3, s11):
     t1 = p1
     t2 = t1 - t1
-    t6 = p3
-    t7 = t6 - t6
-    t13 = 1.0 + 2.0 * t2 * 1.0 + t7 * 1.0 + t2 * t2 * t7 * 1.0
-    return nan if t13 != t13 else s11
+    t5 = p3
+    t6 = t5 - t5
+    t10 = 1.0 + 2.0 * t2 + t6 + t2 * t2 * t6
+    return nan if t10 != t10 else s11
 
 
 @cuda.jit(device=True)
 def settle_s12(p3, p1, s12):
     t1 = p3
     t2 = t1 - t1
-    t6 = p1
-    t7 = t6 - t6
-    t13 = 1.0 + 2.0 * t2 * 1.0 + t7 * 1.0 + t7 * t2 * t2 * 1.0
-    return nan if t13 != t13 else s12
+    t5 = p1
+    t6 = t5 - t5
+    t10 = 1.0 + 2.0 * t2 + t6 + t6 * t2 * t2
+    return nan if t10 != t10 else s12
 
 
 @cuda.jit(device=True)
 def settle_s13(p3, s13):
     t1 = p3
     t2 = t1 - t1
-    t9 = 1.0 + 3.0 * t2 * 1.0 + t2 * t2 * t2 * 1.0
-    return nan if t9 != t9 else s13
+    t7 = 1.0 + 3.0 * t2 + t2 * t2 * t2
+    return nan if t7 != t7 else s13
 
 
 @cuda.jit(device=True)
 def settle_s14(p1, s14):
     t1 = p1
     t2 = t1 - t1
-    t6 = t2 * t2
-    t13 = 1.0 + 4.0 * t2 * 1.0 + 6.0 * t6 * 1.0 + t6 * t2 * t2 * 1.0
-    return nan if t13 != t13 else s14
+    t5 = t2 * t2
+    t10 = 1.0 + 4.0 * t2 + 6.0 * t5 + t5 * t2 * t2
+    return nan if t10 != t10 else s14
 
 
 @cuda.jit(device=True)
 def settle_s15(p1, p3, s15):
     t1 = p1
     t2 = t1 - t1
-    t6 = p3
-    t7 = t6 - t6
-    t15 = t2 * t2
-    t23 = t15 * t7 * t7 * 1.0
-    t24 = 1.0 + 2.0 * t2 * 1.0 + 2.0 * t7 * 1.0 + 4.0 * (t2 * t7) * 1.0 + t15 * 1.0 + t7 * t7 * 1.0 + t23
-    return nan if t24 != t24 else s15
+    t5 = p3
+    t6 = t5 - t5
+    t12 = t2 * t2
+    t18 = 1.0 + 2.0 * t2 + 2.0 * t6 + 4.0 * (t2 * t6) + t12 + t6 * t6 + t12 * t6 * t6
+    return nan if t18 != t18 else s15
 
 
 @cuda.jit(device=True)
 def settle_s16(p1, p3, s16):
     t1 = p1
     t2 = t1 - t1
-    t6 = p3
-    t7 = t6 - t6
-    t14 = t2 * t2
-    t21 = 1.0 + 3.0 * t2 * 1.0 + t7 * 1.0 + 3.0 * (t2 * t7) * 1.0 + 3.0 * t14 * 1.0 + t14 * t2 * t7 * 1.0
-    return nan if t21 != t21 else s16
+    t5 = p3
+    t6 = t5 - t5
+    t11 = t2 * t2
+    t16 = 1.0 + 3.0 * t2 + t6 + 3.0 * (t2 * t6) + 3.0 * t11 + t11 * t2 * t6
+    return nan if t16 != t16 else s16
 
 
 @cuda.jit(device=True)
 def settle_s17(p3, s17):
     t1 = p3
     t2 = t1 - t1
-    t6 = t2 * t2
-    t13 = 1.0 + 4.0 * t2 * 1.0 + 6.0 * t6 * 1.0 + t6 * t2 * t2 * 1.0
-    return nan if t13 != t13 else s17
+    t5 = t2 * t2
+    t10 = 1.0 + 4.0 * t2 + 6.0 * t5 + t5 * t2 * t2
+    return nan if t10 != t10 else s17
 
 
 @cuda.jit(device=True)
 def settle_s18(p3, p1, s18):
     t1 = p3
     t2 = t1 - t1
-    t10 = p1
-    t11 = t10 - t10
-    t14 = t11 * t2
-    t21 = 1.0 + 3.0 * t2 * 1.0 + 3.0 * (t2 * t2) * 1.0 + t11 * 1.0 + 3.0 * t14 * 1.0 + t14 * t2 * t2 * 1.0
-    return nan if t21 != t21 else s18
+    t8 = p1
+    t9 = t8 - t8
+    t11 = t9 * t2
+    t16 = 1.0 + 3.0 * t2 + 3.0 * (t2 * t2) + t9 + 3.0 * t11 + t11 * t2 * t2
+    return nan if t16 != t16 else s18
 
 
 @cuda.jit(device=True)

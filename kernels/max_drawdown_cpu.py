@@ -9,13 +9,14 @@ The operator
         return max(scan(lambda c1: maximum(c1, x), l, -inf, after) - x, l), 1 - exp(-max(scan(lambda c1: maximum(c1, t1), l, -inf, after) - t1, l)), max(x - scan(lambda c1: minimum(c1, x), l, inf, after), l)
 
 One more element (a prime marks the new value)
+    x   = x[l] − x[l]
     m1' = max(m1, −x[l])
-    m'  = max(max(m, −x[l] + m4), 0)
+    m'  = max(max(m, −x[l] + m4), x)
     m4' = max(m4, x[l])
     m5' = max(m5, −log(x[l]))
-    m2' = max(max(m2, −log(x[l]) + m6), 0)
+    m2' = max(max(m2, −log(x[l]) + m6), log(x[l]) − log(x[l]))
     m6' = max(m6, log(x[l]))
-    m3' = max(max(m3, x[l] + m1), 0)
+    m3' = max(max(m3, x[l] + m1), x)
 
 Two states a and b
     m1' = max(m1_a, m1_b)
@@ -27,7 +28,7 @@ Two states a and b
     m3' = max(max(m3_a, m4_b + m1_a), m3_b)
 
 Laws:
-Certificate: sha256 472360a7af4ea3130f6e836c71321471cd1dc69ce0aa8765fb1858d37376b81b
+Certificate: sha256 0a5700a3b0232d684f6d67a24628c0e26f3d9430fcbb92d418b94b4e7a217403
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python max_drawdown_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -40,7 +41,10 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l"}
@@ -75,6 +79,40 @@ def one_pass(arrays, scalars, threads):
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
 PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
 
 
 @intrinsic
@@ -101,30 +139,41 @@ def _extreme(name):
 larger = _extreme("llvm.maximum")
 
 
+@njit(**LOOP)
+def make_S1(S1, x, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = np.log(f8(x[i_l]))
+        S1[i_l] = f4(t1)
+
+
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(m1, m, m4, m2, m6, m3, begins, x, n):
+def steps_0_of_row(m1, m, m4, m2, m6, m3, begins, x, S1, n):
     if begins:
         i_l = 0
         t1 = -f8(x[i_l])
-        t2 = np.log(f8(x[i_l]))
-        m1, m, m4, m2, m6, m3 = t1, f8(0), f8(x[i_l]), f8(0), t2, f8(0)
+        t2 = f8(x[i_l]) + t1
+        t3 = -f8(S1[i_l])
+        t4 = f8(S1[i_l]) + t3
+        m1, m, m4, m2, m6, m3 = t1, t2, f8(x[i_l]), t4, f8(S1[i_l]), t2
     for i_l in range(begins, n):
-        t3 = -f8(x[i_l])
-        t4 = larger(m1, t3)
-        t5 = t3 + m4
-        t6 = larger(m, t5)
-        t7 = larger(t6, 0.0)
-        t8 = larger(m4, f8(x[i_l]))
-        t9 = np.log(f8(x[i_l]))
-        t10 = -t9
-        t11 = t10 + m6
-        t12 = larger(m2, t11)
-        t13 = larger(t12, 0.0)
-        t14 = larger(m6, t9)
-        t15 = f8(x[i_l]) + m1
-        t16 = larger(m3, t15)
-        t17 = larger(t16, 0.0)
-        m1, m, m4, m2, m6, m3 = t4, t7, t8, t13, t14, t17
+        t5 = -f8(x[i_l])
+        t6 = larger(m1, t5)
+        t7 = t5 + m4
+        t8 = larger(m, t7)
+        t9 = f8(x[i_l]) + t5
+        t10 = larger(t8, t9)
+        t11 = larger(m4, f8(x[i_l]))
+        t12 = -f8(S1[i_l])
+        t13 = t12 + m6
+        t14 = larger(m2, t13)
+        t15 = f8(S1[i_l]) + t12
+        t16 = larger(t14, t15)
+        t17 = larger(m6, f8(S1[i_l]))
+        t18 = f8(x[i_l]) + m1
+        t19 = larger(m3, t18)
+        t20 = larger(t19, t9)
+        m1, m, m4, m2, m6, m3 = t6, t10, t11, t16, t17, t20
     return m1, m, m4, m2, m6, m3
 
 
@@ -142,6 +191,7 @@ def finish(m, m2, m3):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2):
     wide_vectors()
+    S1_all = empty((tile,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -157,7 +207,9 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            m1, m, m4, m2, m6, m3 = steps_0_of_row(m1, m, m4, m2, m6, m3, i8(t0 == begin), x_tile, n)
+            S1 = shaped(S1_all, (n,))
+            make_S1(S1, x_tile, n)
+            m1, m, m4, m2, m6, m3 = steps_0_of_row(m1, m, m4, m2, m6, m3, i8(t0 == begin), x_tile, S1, n)
         out0[b], out1[b], out2[b] = finish(m, m2, m3)
 
 

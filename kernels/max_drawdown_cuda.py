@@ -9,13 +9,14 @@ The operator
         return max(scan(lambda c1: maximum(c1, x), l, -inf, after) - x, l), 1 - exp(-max(scan(lambda c1: maximum(c1, t1), l, -inf, after) - t1, l)), max(x - scan(lambda c1: minimum(c1, x), l, inf, after), l)
 
 One more element (a prime marks the new value)
+    x   = x[l] − x[l]
     m1' = max(m1, −x[l])
-    m'  = max(max(m, −x[l] + m4), 0)
+    m'  = max(max(m, −x[l] + m4), x)
     m4' = max(m4, x[l])
     m5' = max(m5, −log(x[l]))
-    m2' = max(max(m2, −log(x[l]) + m6), 0)
+    m2' = max(max(m2, −log(x[l]) + m6), log(x[l]) − log(x[l]))
     m6' = max(m6, log(x[l]))
-    m3' = max(max(m3, x[l] + m1), 0)
+    m3' = max(max(m3, x[l] + m1), x)
 
 Two states a and b
     m1' = max(m1_a, m1_b)
@@ -27,7 +28,7 @@ Two states a and b
     m3' = max(max(m3_a, m4_b + m1_a), m3_b)
 
 Laws:
-Certificate: sha256 472360a7af4ea3130f6e836c71321471cd1dc69ce0aa8765fb1858d37376b81b
+Certificate: sha256 0a5700a3b0232d684f6d67a24628c0e26f3d9430fcbb92d418b94b4e7a217403
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python max_drawdown_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -119,6 +120,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -132,10 +134,17 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m1_old, m_old, m4_old, m5_old, m2_old, m6_old, m3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def make_S1(span, thread, cells_S1, cells_x, skew_x, shift_x, mask_x, slots):
+    for i_l in range(slots):
+        t2 = math.log(f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]))
+        cells_S1[i_l * span + thread] = f4(t2)
+
+
+@cuda.jit(device=True)
+def fold(seen_old, m1_old, m_old, m4_old, m5_old, m2_old, m6_old, m3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, span, cells_S1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m1_old, m_old, m4_old, m5_old, m2_old, m6_old, m3_old
     seen = i4(seen_old + many)
@@ -144,19 +153,22 @@ def fold(seen_old, m1_old, m_old, m4_old, m5_old, m2_old, m6_old, m3_old, slots,
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t3 = math.log(f8(t1))
-        m1, m, m4, m5, m2, m6, m3 = -f8(t1), f8(0), f8(t1), -t3, f8(0), t3, f8(0)
-    for i_l in range(begins, many):
-        t5 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t6 = -f8(t5)
-        t11 = larger(m4, f8(t5))
-        t12 = math.log(f8(t5))
-        t13 = -t12
-        t14 = larger(m5, t13)
-        t17 = larger(larger(m2, t13 + m6), 0.0)
-        t18 = larger(m6, t12)
-        t21 = larger(larger(m3, f8(t5) + m1), 0.0)
-        m1, m, m4, m5, m2, m6, m3 = larger(m1, t6), larger(larger(m, t6 + m4), 0.0), t11, t14, t17, t18, t21
+        t2 = -t1
+        t3 = f8(t1) + f8(t2)
+        t4 = -f8(cells_S1[i_l * span + thread])
+        t5 = f8(cells_S1[i_l * span + thread]) + t4
+        m1, m, m4, m5, m2, m6, m3 = f8(t2), t3, f8(t1), t4, t5, f8(cells_S1[i_l * span + thread]), t3
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t7 = -t6
+            t11 = f8(t6) + f8(t7)
+            t12 = larger(larger(m, f8(t7) + m4), t11)
+            t14 = -f8(cells_S1[i_l * span + thread])
+            t19 = larger(larger(m2, t14 + m6), f8(cells_S1[i_l * span + thread]) + t14)
+            t20 = larger(m6, f8(cells_S1[i_l * span + thread]))
+            t23 = larger(larger(m3, f8(t6) + m1), t11)
+            m1, m, m4, m5, m2, m6, m3 = larger(m1, f8(t7)), t12, larger(m4, f8(t6)), larger(m5, t14), t19, t20, t23
     return seen, m1, m, m4, m5, m2, m6, m3
 
 
@@ -230,6 +242,7 @@ def make(warps, stage, slots):
     shift_x, mask_x = turns_of(slots * words_x, 32)
     steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
     room_x = max(steps_x * span, 1)
+    room_S1 = slots * span * 1
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
     def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m1, part_m, part_m4, part_m5, part_m2, part_m6, part_m3, out_0, out_1, out_2):
@@ -248,6 +261,7 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
+        cells_S1 = cuda.shared.array(room_S1, f4)
         seen, m1, m, m4, m5, m2, m6, m3 = i4(0), (-inf), (-inf), (-inf), (-inf), (-inf), (-inf), (-inf)
         first, more = 0, True
         while more:
@@ -268,7 +282,8 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, m1, m, m4, m5, m2, m6, m3 = fold(seen, m1, m, m4, m5, m2, m6, m3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+                make_S1(span, thread, cells_S1, cells_x, skew_x, shift_x, mask_x, slots)
+                seen, m1, m, m4, m5, m2, m6, m3 = fold(seen, m1, m, m4, m5, m2, m6, m3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, span, cells_S1)
             seen, m1, m, m4, m5, m2, m6, m3 = combine(seen, m1, m, m4, m5, m2, m6, m3, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_m1 = cuda.shared.array(32, f8)
@@ -366,7 +381,7 @@ def plan(x):
     state = 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    element = 4 * 1
+    element = 4 * 1 + 4 * 1
     shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
     fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
     if not fits:

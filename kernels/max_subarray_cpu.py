@@ -19,7 +19,7 @@ Two states a and b
     s1' = s1_a + s1_b
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 6012aeb3acbbb7d09c336b8cf9849d113cc37332d208d1569dca55203e3d98af
+Certificate: sha256 053f5604bb507af01bb0df4e36b9d124c79bb6dcaea0935c54766a240c872402
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python max_subarray_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -19,7 +19,7 @@ Two states a and b
     s1' = s1_a + s1_b
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 6012aeb3acbbb7d09c336b8cf9849d113cc37332d208d1569dca55203e3d98af
+Certificate: sha256 053f5604bb507af01bb0df4e36b9d124c79bb6dcaea0935c54766a240c872402
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python max_subarray_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -111,6 +111,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -127,7 +128,7 @@ SLOTS = TILE + 1
 def fold(seen_old, m_old, h1_old, h2_old, s1_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m_old, h1_old, h2_old, s1_old
     seen = i4(seen_old + many)
@@ -137,10 +138,11 @@ def fold(seen_old, m_old, h1_old, h2_old, s1_old, slots, first, thread, length, 
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         m, h1, h2, s1 = f8(t1), f8(t1), f8(t1), f8(t1)
-    for i_l in range(begins, many):
-        t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t4 = f8(t2) + h2
-        m, h1, h2, s1 = larger(larger(m, f8(t2)), t4), larger(h1, f8(t2) + s1), larger(f8(t2), t4), s1 + f8(t2)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t4 = f8(t2) + h2
+            m, h1, h2, s1 = larger(larger(m, f8(t2)), t4), larger(h1, f8(t2) + s1), larger(f8(t2), t4), s1 + f8(t2)
     return seen, m, h1, h2, s1
 
 

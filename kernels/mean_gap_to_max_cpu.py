@@ -66,6 +66,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -112,7 +144,7 @@ larger = _extreme("llvm.maximum")
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -132,10 +164,10 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(s1, old_m, m, old_N):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
-    t4 = 0.0 if f8(old_N) == 0.0 else t3 * f8(old_N)
+    t4 = times(t3, f8(old_N))
     t5 = s1 + t4
     s1 = t5
     return s1
@@ -145,7 +177,7 @@ def rebase_1(s1, old_m, m, old_N):
 def fold_1(x, m, n, real):
     wide_vectors()
     s1 = real(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         s1 = s1 + t2
@@ -156,24 +188,23 @@ def fold_1(x, m, n, real):
 def finish(m, s1, N, s, n_l):
     t1 = m
     t2 = t1 - t1
-    t3 = t2 * 1.0
-    t4 = 1.0 + t3
-    t5 = t4 != t4
-    t6 = s1 - s1
-    t7 = t6 == 0.0
-    t8 = m - m
-    t9 = t8 == 0.0
-    t10 = m if t9 else f8(0)
-    t11 = t10 - m
-    t12 = t11 * f8(N)
-    t13 = s1 + t12
-    t14 = t13 if t7 else nan
-    t15 = t14 if t5 else s1
-    s1 = t15
-    t16 = -s1
-    s = t16
-    t17 = s / f8(n_l)
-    out0 = f4(t17)
+    t3 = 1.0 + t2
+    t4 = t3 != t3
+    t5 = s1 - s1
+    t6 = t5 == 0.0
+    t7 = m - m
+    t8 = t7 == 0.0
+    t9 = m if t8 else f8(0)
+    t10 = t9 - m
+    t11 = t10 * f8(N)
+    t12 = s1 + t11
+    t13 = t12 if t6 else nan
+    t14 = t13 if t4 else s1
+    s1 = t14
+    t15 = -s1
+    s = t15
+    t16 = s / f8(n_l)
+    out0 = f4(t16)
     return s1, s, out0
 
 

@@ -72,6 +72,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -130,14 +146,24 @@ def fold(seen_old, m_old, vN_old, s1_old, ok, v_x):
     m = m_old
     m_it = f4(-inf)
     vN = vN_old + 1 * many
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
+        m_of = larger(m_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     s1 = rebase_s1(s1_old, m_old, m, vN_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t1 = m if math.isfinite(m) else 0.0
+    s1_of = 0.0
     for i_l in range(SLOTS):
-        s1_it = s1_it + sel(ok[i_l], f8(v_x[i_l]) - t1, 0.0)
+        s1_of = s1_of + (f8(v_x[i_l]) - t1)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+        unrolled()
     s1 = s1 + s1_it
     return seen, m, vN, s1
 
@@ -154,9 +180,9 @@ def combine(seen_old, m_old, vN_old, s1_old, width):
 @cuda.jit(device=True)
 def settle_s1(m, s1, vN):
     t1 = m
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s1 + ((m if m - m == 0.0 else f8(0)) - m) * f8(vN)
-    return (t13 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
+    t3 = 1.0 + (t1 - t1)
+    t12 = s1 + ((m if m - m == 0.0 else f8(0)) - m) * f8(vN)
+    return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
@@ -300,7 +326,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -73,6 +73,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -126,7 +158,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -137,7 +169,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -163,10 +195,10 @@ def fold_0(w, x, n, real):
 
 @njit(**PART)
 def rebase_1(s1, old_v_n, v_n, old_s2):
-    t1 = old_v_n if np.isfinite(old_v_n) else 0.0
-    t2 = v_n if np.isfinite(v_n) else 0.0
+    t1 = anchored(old_v_n)
+    t2 = anchored(v_n)
     t3 = t1 - t2
-    t4 = 0.0 if old_s2 == 0.0 else t3 * old_s2
+    t4 = times(t3, old_s2)
     t5 = s1 + t4
     s1 = t5
     return s1
@@ -176,7 +208,7 @@ def rebase_1(s1, old_v_n, v_n, old_s2):
 def fold_1(x, v_n, w, n, real):
     wide_vectors()
     s1 = real(0.0)
-    t1 = v_n if np.isfinite(v_n) else 0.0
+    t1 = anchored(v_n)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * real(w[i_l])
@@ -188,25 +220,24 @@ def fold_1(x, v_n, w, n, real):
 def finish(v_n, s1, s2, m, p1, s):
     t1 = v_n
     t2 = t1 - t1
-    t3 = t2 * 1.0
-    t4 = 1.0 + t3
-    t5 = t4 != t4
-    t6 = s1 - s1
-    t7 = t6 == 0.0
-    t8 = v_n - v_n
-    t9 = t8 == 0.0
-    t10 = v_n if t9 else f8(0)
-    t11 = t10 - v_n
-    t12 = t11 * s2
-    t13 = s1 + t12
-    t14 = t13 if t7 else nan
-    t15 = t14 if t5 else s1
-    s1 = t15
-    t16 = m - v_n
-    p1 = t16
-    t17 = 1.0 / p1
-    t18 = t17 * s1
-    s = t18
+    t3 = 1.0 + t2
+    t4 = t3 != t3
+    t5 = s1 - s1
+    t6 = t5 == 0.0
+    t7 = v_n - v_n
+    t8 = t7 == 0.0
+    t9 = v_n if t8 else f8(0)
+    t10 = t9 - v_n
+    t11 = t10 * s2
+    t12 = s1 + t11
+    t13 = t12 if t6 else nan
+    t14 = t13 if t4 else s1
+    s1 = t14
+    t15 = m - v_n
+    p1 = t15
+    t16 = 1.0 / p1
+    t17 = t16 * s1
+    s = t17
     out0 = f4(s)
     return s1, p1, s, out0
 
@@ -232,7 +263,7 @@ def sweep(first, last, tile, block, b_x, x, b_w, w, n_l, out0):
             old_v_n = v_n
             old_s2 = s2
             r0, r1, r2 = fold_0(w_tile, x_tile, n, f4)
-            if not np.isfinite(r2):
+            if not finite(r2):
                 r0, r1, r2 = fold_0(w_tile, x_tile, n, f8)
             v_n = smaller(v_n, f8(r0))
             m = larger(m, f8(r1))

@@ -78,6 +78,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -136,23 +152,39 @@ def fold(seen_old, v_n_old, m_old, s2_old, s1_old, ok, v_x, v_w):
         return seen_old, v_n_old, m_old, s2_old, s1_old
     seen = i4(seen_old + many)
     v_n = v_n_old
-    v_n_it = inf
+    v_n_it = f4(inf)
     m = m_old
-    m_it = -inf
+    m_it = f4(-inf)
     s2 = s2_old
     s2_it = 0.0
+    v_n_of = f4(inf)
+    m_of = f4(-inf)
+    s2_of = 0.0
     for i_l in range(SLOTS):
-        v_n_it = smaller(v_n_it, sel(ok[i_l], f8(v_x[i_l]), inf))
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        s2_it = s2_it + sel(ok[i_l], f8(v_w[i_l]), 0.0)
-    v_n = smaller(v_n, v_n_it)
-    m = larger(m, m_it)
+        v_n_of = smaller(v_n_of, v_x[i_l])
+        m_of = larger(m_of, v_x[i_l])
+        s2_of = s2_of + f8(v_w[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
+            v_n_of = f4(inf)
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
+    v_n = smaller(v_n, f8(v_n_it))
+    m = larger(m, f8(m_it))
     s2 = s2 + s2_it
     s1 = rebase_s1(s1_old, v_n_old, v_n, s2_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t1 = v_n if math.isfinite(v_n) else 0.0
+    s1_of = 0.0
     for i_l in range(SLOTS):
-        s1_it = s1_it + sel(ok[i_l], (f8(v_x[i_l]) - t1) * f8(v_w[i_l]), 0.0)
+        s1_of = s1_of + (f8(v_x[i_l]) - t1) * f8(v_w[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+        unrolled()
     s1 = s1 + s1_it
     return seen, v_n, m, s2, s1
 
@@ -170,9 +202,9 @@ def combine(seen_old, v_n_old, m_old, s2_old, s1_old, width):
 @cuda.jit(device=True)
 def settle_s1(v_n, s1, s2):
     t1 = v_n
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s1 + ((v_n if v_n - v_n == 0.0 else f8(0)) - v_n) * s2
-    return (t13 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
+    t3 = 1.0 + (t1 - t1)
+    t12 = s1 + ((v_n if v_n - v_n == 0.0 else f8(0)) - v_n) * s2
+    return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
@@ -337,7 +369,7 @@ def plan(x, w):
     arrays = {'x': x, 'w': w}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -83,14 +83,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def empty(context, shape, kind):
     """New memory for an array of a shape and a kind of number."""
     made = types.Array(kind.dtype, len(shape), "C")
@@ -142,6 +134,30 @@ def copy(context, source, target):
         cgutils.raw_memcpy(builder, into.data, start.data, start.nitems, start.itemsize)
         return context.get_dummy_value()
     return types.none(source, target), emit
+
+
+@intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
 
 
 @intrinsic
@@ -206,25 +222,33 @@ def _extreme(name):
 
 
 larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
 
 
-@njit(**PART)
-def comes_first(value, best, at):
-    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
+def _beats(builder, value, best):
+    """Whether a value beats another, and whether it equals that: NaN beats numbers, and equals NaN."""
+    nan, other = builder.fcmp_unordered("uno", value, value), builder.fcmp_unordered("uno", best, best)
+    beats = builder.or_(builder.fcmp_ordered(">", value, best), builder.and_(nan, builder.not_(other)))
+    return beats, builder.or_(builder.fcmp_ordered("==", value, best), builder.and_(nan, other))
 
 
-@njit(**PART)
-def precedes(value, position, best, at):
-    """Whether a value beats one found anywhere: of equals, that at the lower position."""
-    equal = value == best or (value != value and best != best)
-    return comes_first(value, best, at) or (equal and position < at)
+@intrinsic
+def precedes(context, value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position; at < 0 is an empty place."""
+    def emit(context, builder, signature, args):
+        value, position, best, at = args
+        beats, equals = _beats(builder, value, best)
+        first = builder.or_(beats, builder.and_(equals, builder.icmp_signed("<", position, at)))
+        return builder.or_(first, builder.icmp_signed("<", at, at.type(0)))
+    return types.boolean(value, types.int64, value, types.int64), emit
 
 
 @njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
+    while place > 0 and at[place - 1] < 0:
+        place -= 1
     while place >= 0 and precedes(value, position, best[place], at[place]):
         if place < best.shape[0] - 1:
             best[place + 1] = best[place]
@@ -234,45 +258,85 @@ def insert(best, at, value, position):
         place -= 1
 
 
-NO_LANE = i8(-2**63)
+MOST4, MOST8 = i4(2**31 - 1), i8(2**63 - 1)
+
+
+def _of_lanes(builder, kind, value):
+    """A vector with a number per lane, or with one number in all."""
+    vector, places = ir.VectorType(kind, 64), ir.VectorType(ir.IntType(32), 64)
+    if not isinstance(value, ir.Value):
+        return ir.Constant(vector, list(value))
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(places, [0] * 64))
+
+
+def _lanes(context, builder, kind, array):
+    """Where the numbers of all lanes lie, as a vector, and the type of one."""
+    number = context.get_data_type(kind.dtype)
+    return builder.bitcast(context.make_array(kind)(context, builder, array).data, ir.VectorType(number, 64).as_pointer()), number
+
+
+def _order(builder, x, whole):
+    """Whole numbers in the order of those in a vector: NaN is above all, and -0 is 0."""
+    every = lambda kind, number: ir.Constant(kind, [number] * kind.count)
+    kind = ir.VectorType(whole, x.type.count)
+    bits = builder.bitcast(x, kind)
+    sign = builder.ashr(bits, every(kind, whole.width - 1))
+    order = builder.xor(bits, builder.lshr(sign, every(kind, 1)))
+    order = builder.select(builder.fcmp_ordered("==", x, every(x.type, 0.0)), every(kind, 0), order)
+    return builder.select(builder.fcmp_unordered("uno", x, x), every(kind, 2**(whole.width - 1) - 128), order)
+
+
+def _highest(builder, order, whole, below, wanted=None):
+    """The largest rank below a bound, which is a lane's order but that it ends in the lane; -MOST if there is none."""
+    rank = builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+    lower = builder.icmp_signed("<", rank, _of_lanes(builder, whole, below))
+    rank = builder.select(lower if wanted is None else builder.and_(lower, wanted), rank, _of_lanes(builder, whole, [1 - 2**(whole.width - 1)] * 64))
+    reduced = cgutils.get_or_insert_function(builder.module, ir.FunctionType(whole, [rank.type]), f"llvm.vector.reduce.smax.v64i{whole.width}")
+    return builder.call(reduced, [rank])
+
+
+@intrinsic
+def ordered(context, lanes, keys):
+    """The keys become whole numbers in the order of what the lanes hold."""
+    def emit(context, builder, signature, args):
+        (source, _), (target, whole) = (_lanes(context, builder, kind, each) for kind, each in zip(signature.args, args))
+        builder.store(_order(builder, builder.load(source, align=8), whole), target, align=8)
+        return context.get_dummy_value()
+    return types.none(lanes, keys), emit
+
+
+@intrinsic
+def highest(context, keys, below):
+    """The largest rank below a bound; of the lanes with equal ranks but for the lane, the first."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        return _highest(builder, builder.load(place, align=8), whole, args[1])
+    return keys.dtype(keys, keys.dtype), emit
+
+
+@intrinsic
+def left_over(context, keys, below, best, at, start):
+    """The largest rank below a bound, of lanes with something that precedes the last of the best; a lane's first is at start + lane."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        order, word = builder.load(place, align=8), ir.IntType(64)
+        best, at = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args[2:4], args[2:4]))
+        value, position = (builder.load(builder.gep(each.data, [builder.sub(each.nitems, word(1))])) for each in (best, at))
+        value = value if whole.width == 64 else builder.fptrunc(value, ir.FloatType())
+        value = builder.insert_element(ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, ir.IntType(32)(0))
+        least = builder.extract_element(_order(builder, value, whole), ir.IntType(32)(0))
+        least = builder.select(builder.icmp_signed("<", position, word(0)), whole(1 - 2**(whole.width - 1)), least)
+        least, before = (_of_lanes(builder, each.type, each) for each in (least, builder.sub(position, args[4])))
+        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, word, range(64)), before))
+        return _highest(builder, order, whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
+    return keys.dtype(keys, keys.dtype, best, at, types.int64), emit
 
 
 @njit(**PART)
-def ordered4(x, lane):
-    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
-    order = i4(0) if x == f4(0) else bits(f4(x), i4)
-    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
-    return (i8(order) << i8(32)) + (63 - lane)
-
-
-@njit(**PART)
-def beaten4(best, at, start):
-    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
-    if at[-1] < 0:
-        return NO_LANE
-    lane = at[-1] - start
-    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
-
-
-@njit(**PART)
-def highest(keys, below):
-    """The largest of the numbers below a bound."""
-    wide_vectors()
-    found = NO_LANE
-    for lane in range(64):
-        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
-    return found
-
-
-@njit(**PART)
-def least(best, at, lanes, keys, n):
-    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
-    if at[-1] >= 0 or n <= 64:
-        return best[-1]
-    key = i8(2**63 - 1)
-    for place in range(at.shape[0]):
-        key = highest(keys, key)
-    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
+def whole(x, least, most):
+    """The nearest whole number between the limits; NaN becomes 0."""
+    return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 
 
 HOST = binding.get_host_cpu_features()
@@ -473,7 +537,7 @@ def fold_0(S1, n):
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, S1, start, n, lanes4, keys):
+def best_pos(pos_value, pos, S1, start, n, lanes4, keys4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
@@ -481,25 +545,35 @@ def best_pos(pos_value, pos, S1, start, n, lanes4, keys):
         for lane in range(64 if i0 + 64 < n else n - i0):
             i_l = i0 + lane
             lanes4[lane] = larger(lanes4[lane], S1[np.uint64(i_l)])
-    for lane in range(64):
-        keys[lane] = ordered4(lanes4[lane], lane)
-    rank = highest(keys, i8(2**63 - 1))
-    bound = least(pos_value, pos, lanes4, keys, n)
-    while rank > beaten4(pos_value, pos, start):
+    ordered(lanes4, keys4)
+    rank, bound, wanted = MOST4, pos_value[-1], pos.shape[0] if pos[-1] < 0 else 0
+    if wanted > 0 and n > 64:
+        bound = inf
+        for place in range(wanted):
+            rank = highest(keys4, rank)
+            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
+        rank = MOST4
+    while True:
+        if wanted > 0:
+            rank = highest(keys4, rank)
+        else:
+            rank = left_over(keys4, rank, pos_value, pos, start)
+        wanted -= 1
+        if rank == -MOST4:
+            break
         for i_l in range(63 - (rank & 63), n, 64):
             value = f8(S1[np.uint64(i_l)])
             if not value < bound:
                 insert(pos_value, pos, value, (start + i_l))
-        rank = highest(keys, rank)
 
 
 @njit(**PART)
 def rebase_1(old_m2, m2, s):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -508,7 +582,7 @@ def rebase_1(old_m2, m2, s):
 def fold_1(S1, m2, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(m2)
     for i_l in range(n):
         t2 = S1[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -521,22 +595,21 @@ def finish(m2, s, top2, pos_value, n_top, out0, out1, pos):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t15 = 1.0 / s
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t14 = 1.0 / s
     for i_top in range(n_top):
-        t13 = pos_value[i_top] - m2
-        t14 = math.exp(t13)
-        t16 = t14 * t15
-        top2[i_top] = t16
+        t12 = pos_value[i_top] - m2
+        t13 = math.exp(t12)
+        t15 = t13 * t14
+        top2[i_top] = t15
     for i_top in range(n_top):
         out0[i_top] = f4(top2[i_top])
     for i_top in range(n_top):
@@ -556,7 +629,7 @@ def sweep(first, last, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out
     panel = empty((n_d + WIDE // 4, VECTORS * WIDE // 4), f4)
     S1_all = empty((block * tile,), f4)
     lanes4 = empty((64,), f4)
-    keys = empty((64,), i8)
+    keys4 = empty((64,), i4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -581,7 +654,7 @@ def sweep(first, last, tile, block, b_X, X, b_W, W, k, n_m, n_d, n_l, n_top, out
                 i_m = i0 + i
                 r0 = fold_0(S1[i], n)
                 m2[i] = larger(m2[i], f8(r0))
-                best_pos(pos_value[i], pos[i], S1[i], t0, n, lanes4, keys)
+                best_pos(pos_value[i], pos[i], S1[i], t0, n, lanes4, keys4)
             for i in range(nb):
                 i_m = i0 + i
                 if t0 > begin:

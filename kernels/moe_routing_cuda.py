@@ -104,6 +104,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
 def comes_first(value, best, position, at):
@@ -156,6 +157,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -179,7 +181,7 @@ def make_S1(span, thread, cells_S1, cells_X, cells_W, n_d, skew_W, shift_W, mask
 
 @cuda.jit(device=True)
 def rebase_s(m2, m2_new, s):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
@@ -187,24 +189,24 @@ def rebase_s(m2, m2_new, s):
 def fold(seen_old, m2_old, s_old, slots, first, span, thread, length, cells_S1, pos_value, pos, n_top, begin):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m2_old, s_old
     seen = i4(seen_old + many)
     m2 = m2_old
     m2_it = f4(-inf)
     for i_l in range(slots):
-        m2_it = larger(m2_it, sel(first + i_l * span + thread < length, cells_S1[i_l * span + thread], f4(-inf)))
+        m2_it = larger(m2_it, sel(i4(first + i_l * span + thread) < i4(length), cells_S1[i_l * span + thread], f4(-inf)))
     m2 = larger(m2, f8(m2_it))
     for i_l in range(slots):
-        if first + i_l * span + thread < length:
+        if i4(first + i_l * span + thread) < i4(length):
             insert(pos_value, pos, 0, n_top, f8(cells_S1[i_l * span + thread]), i8(begin + first + i_l * span + thread))
     s = rebase_s(m2_old, m2, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
     t1 = m2 if math.isfinite(m2) else 0.0
     for i_l in range(slots):
-        t3 = math.exp(cells_S1[i_l * span + thread] - f4(t1))
-        s_it = s_it + sel(first + i_l * span + thread < length, t3, f4(0.0))
+        t3 = fast_exp(cells_S1[i_l * span + thread] - f4(t1))
+        s_it = s_it + sel(i4(first + i_l * span + thread) < i4(length), t3, f4(0.0))
     s = s + f8(s_it)
     return seen, m2, s
 
@@ -222,9 +224,9 @@ def combine(seen_old, m2_old, s_old, width, pos_value, pos, n_top):
 @cuda.jit(device=True)
 def settle_s(m2, s):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)

@@ -170,9 +170,10 @@ def fold(seen_old, ok, n_t, pos_old, pos, s1_old, s1, v_x, v_b, pos_value, at, n
     if seen_old > 0:
         rebase_s1(s1, pos_old, pos, s1_old, n_t__1, n_t)
     for i_l in range(SLOTS):
-        t10 = f4(0.5) * math.tanh(f4(0.5) * v_x[i_l]) + f4(0.5)
+        t11 = f4(0.5) * math.tanh(f4(0.5) * v_x[i_l]) + f4(0.5)
         for i_t in range(n_t):
-            s1[i_t] = s1[i_t] + sel(ok[i_l], f8(t10 if i8(at[i_l]) == pos[i_t] else f4(0)), 0.0)
+            t12 = t11 if i4(at[i_l]) == i4(min(max(pos[i_t], -1), 2147483647)) else f4(0)
+            s1[i_t] = s1[i_t] + sel(ok[i_l], f8(t12), 0.0)
     return seen
 
 
@@ -200,7 +201,7 @@ def settle_s1(into, pos, n_t__1, s1, n_t):
     for i_t in range(n_t):
         t1 = 0.0
         for i_t__1 in range(n_t__1):
-            t1 = t1 + (1.0 if pos[i_t__1] == pos[i_t] else f8(0))
+            t1 = t1 + f8(f4(1.0) if pos[i_t__1] == pos[i_t] else f4(0))
         into[i_t] = nan if t1 != t1 else s1[i_t]
 
 

@@ -100,6 +100,7 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
 def comes_first(value, best, position, at):
@@ -125,6 +126,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -171,7 +173,7 @@ def make_S3(span, thread, cells_S3, cells_X, n_e, skew_X, shift_X, mask_X, cells
 def fold(seen_old, s3_old, slots, first, span, thread, length, cells_S2, cells_S3, cells_S1, s, cells_X, n_e, skew_X, shift_X, mask_X, s2):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s3_old
     seen = i4(seen_old + many)
@@ -179,15 +181,15 @@ def fold(seen_old, s3_old, slots, first, span, thread, length, cells_S2, cells_S
     s3_it = f4(0.0)
     for i_l in range(slots):
         t2 = cells_S2[i_l * span + thread] + math.log(cells_S3[i_l * span + thread])
-        s3_it = s3_it + sel(first + i_l * span + thread < length, t2 * t2, f4(0.0))
+        s3_it = s3_it + sel(i4(first + i_l * span + thread) < i4(length), t2 * t2, f4(0.0))
     s3 = s3 + f8(s3_it)
     for i_l in range(slots):
         t8 = f4(1.0) / cells_S3[i_l * span + thread]
         for i_e in range(n_e):
             t5 = f4(1.0) if i_e == cells_S1[i_l * span + thread] else f4(0.0)
-            s[i_e] = s[i_e] + sel(first + i_l * span + thread < length, f8(t5), 0.0)
+            s[i_e] = s[i_e] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5), 0.0)
             t6 = cells_X[cell(i_l * span + thread, n_e, i_e + skew_X, shift_X, mask_X)] - cells_S2[i_l * span + thread]
-            s2[i_e] = s2[i_e] + sel(first + i_l * span + thread < length, f8(math.exp(t6) * t8), 0.0)
+            s2[i_e] = s2[i_e] + sel(i4(first + i_l * span + thread) < i4(length), f8(fast_exp(t6) * t8), 0.0)
     return seen, s3
 
 

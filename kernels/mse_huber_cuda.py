@@ -68,6 +68,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -108,10 +124,18 @@ def fold(seen_old, s_old, s2_old, ok, v_p, v_t):
     s_it = 0.0
     s2 = s2_old
     s2_it = 0.0
+    s_of = 0.0
+    s2_of = 0.0
     for i_l in range(SLOTS):
         t2 = abs(f8(v_p[i_l]) - f8(v_t[i_l]))
-        s_it = s_it + sel(ok[i_l], t2 * t2, 0.0)
-        s2_it = s2_it + sel(ok[i_l], 0.5 * t2 * t2 if t2 < 1.0 else t2 - 0.5, 0.0)
+        s_of = s_of + t2 * t2
+        s2_of = s2_of + (0.5 * t2 * t2 if t2 < 1.0 else t2 - 0.5)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     return seen, s, s2
@@ -270,7 +294,7 @@ def plan(p, t):
     arrays = {'p': p, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

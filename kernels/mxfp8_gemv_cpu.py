@@ -72,6 +72,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -163,7 +187,7 @@ larger = _extreme("llvm.maximum")
 @njit(**PART)
 def rounded(x, mantissa, smallest, largest, beyond):
     """The nearest float with so many mantissa bits, ties to even; `beyond` is what too large ones become."""
-    if not np.isfinite(x):
+    if not finite(x):
         return x if x != x else np.copysign(beyond, x)
     exponent = max(math.frexp(x)[1] - 1, smallest) - mantissa
     near = math.ldexp(np.rint(math.ldexp(x, -exponent)), exponent)
@@ -193,7 +217,7 @@ def value_1(m):
 @njit(**PART)
 def rebase_1(old_p1, p1, s):
     t1 = 1.0 if old_p1 == p1 else old_p1 / p1
-    t2 = 0.0 if s == 0.0 else t1 * s
+    t2 = times(t1, s)
     s = t2
     return s
 
@@ -218,12 +242,11 @@ def finish(m, p1, s):
     t4 = exp8(t3 * 0.6931471805599453)
     p1 = t4
     t5 = p1 / p1
-    t6 = t5 * 1.0
-    t7 = t6 != t6
-    t8 = nan if t7 else s
-    s = t8
-    t9 = s * t4
-    out0 = f4(t9)
+    t6 = t5 != t5
+    t7 = nan if t6 else s
+    s = t7
+    t8 = s * t4
+    out0 = f4(t8)
     return p1, s, out0
 
 

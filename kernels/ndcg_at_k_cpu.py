@@ -74,14 +74,6 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
-def bits(context, x, kind):
-    """The bits of a number, taken for one of another kind."""
-    def emit(context, builder, signature, args):
-        return builder.bitcast(args[0], context.get_value_type(kind.dtype))
-    return kind.dtype(x, kind), emit
-
-
-@intrinsic
 def empty(context, shape, kind):
     """New memory for an array of a shape and a kind of number."""
     made = types.Array(kind.dtype, len(shape), "C")
@@ -159,25 +151,33 @@ def _extreme(name):
 
 
 larger = _extreme("llvm.maximum")
+smaller = _extreme("llvm.minimum")
 
 
-@njit(**PART)
-def comes_first(value, best, at):
-    """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
+def _beats(builder, value, best):
+    """Whether a value beats another, and whether it equals that: NaN beats numbers, and equals NaN."""
+    nan, other = builder.fcmp_unordered("uno", value, value), builder.fcmp_unordered("uno", best, best)
+    beats = builder.or_(builder.fcmp_ordered(">", value, best), builder.and_(nan, builder.not_(other)))
+    return beats, builder.or_(builder.fcmp_ordered("==", value, best), builder.and_(nan, other))
 
 
-@njit(**PART)
-def precedes(value, position, best, at):
-    """Whether a value beats one found anywhere: of equals, that at the lower position."""
-    equal = value == best or (value != value and best != best)
-    return comes_first(value, best, at) or (equal and position < at)
+@intrinsic
+def precedes(context, value, position, best, at):
+    """Whether a value beats one found anywhere: of equals, that at the lower position; at < 0 is an empty place."""
+    def emit(context, builder, signature, args):
+        value, position, best, at = args
+        beats, equals = _beats(builder, value, best)
+        first = builder.or_(beats, builder.and_(equals, builder.icmp_signed("<", position, at)))
+        return builder.or_(first, builder.icmp_signed("<", at, at.type(0)))
+    return types.boolean(value, types.int64, value, types.int64), emit
 
 
 @njit(**PART, forceinline=True)
 def insert(best, at, value, position):
     """Put a value among the k best so far, largest first."""
     place = best.shape[0] - 1
+    while place > 0 and at[place - 1] < 0:
+        place -= 1
     while place >= 0 and precedes(value, position, best[place], at[place]):
         if place < best.shape[0] - 1:
             best[place + 1] = best[place]
@@ -187,49 +187,89 @@ def insert(best, at, value, position):
         place -= 1
 
 
-NO_LANE = i8(-2**63)
+MOST4, MOST8 = i4(2**31 - 1), i8(2**63 - 1)
+
+
+def _of_lanes(builder, kind, value):
+    """A vector with a number per lane, or with one number in all."""
+    vector, places = ir.VectorType(kind, 64), ir.VectorType(ir.IntType(32), 64)
+    if not isinstance(value, ir.Value):
+        return ir.Constant(vector, list(value))
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(places, [0] * 64))
+
+
+def _lanes(context, builder, kind, array):
+    """Where the numbers of all lanes lie, as a vector, and the type of one."""
+    number = context.get_data_type(kind.dtype)
+    return builder.bitcast(context.make_array(kind)(context, builder, array).data, ir.VectorType(number, 64).as_pointer()), number
+
+
+def _order(builder, x, whole):
+    """Whole numbers in the order of those in a vector: NaN is above all, and -0 is 0."""
+    every = lambda kind, number: ir.Constant(kind, [number] * kind.count)
+    kind = ir.VectorType(whole, x.type.count)
+    bits = builder.bitcast(x, kind)
+    sign = builder.ashr(bits, every(kind, whole.width - 1))
+    order = builder.xor(bits, builder.lshr(sign, every(kind, 1)))
+    order = builder.select(builder.fcmp_ordered("==", x, every(x.type, 0.0)), every(kind, 0), order)
+    return builder.select(builder.fcmp_unordered("uno", x, x), every(kind, 2**(whole.width - 1) - 128), order)
+
+
+def _highest(builder, order, whole, below, wanted=None):
+    """The largest rank below a bound, which is a lane's order but that it ends in the lane; -MOST if there is none."""
+    rank = builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+    lower = builder.icmp_signed("<", rank, _of_lanes(builder, whole, below))
+    rank = builder.select(lower if wanted is None else builder.and_(lower, wanted), rank, _of_lanes(builder, whole, [1 - 2**(whole.width - 1)] * 64))
+    reduced = cgutils.get_or_insert_function(builder.module, ir.FunctionType(whole, [rank.type]), f"llvm.vector.reduce.smax.v64i{whole.width}")
+    return builder.call(reduced, [rank])
+
+
+@intrinsic
+def ordered(context, lanes, keys):
+    """The keys become whole numbers in the order of what the lanes hold."""
+    def emit(context, builder, signature, args):
+        (source, _), (target, whole) = (_lanes(context, builder, kind, each) for kind, each in zip(signature.args, args))
+        builder.store(_order(builder, builder.load(source, align=8), whole), target, align=8)
+        return context.get_dummy_value()
+    return types.none(lanes, keys), emit
+
+
+@intrinsic
+def highest(context, keys, below):
+    """The largest rank below a bound; of the lanes with equal ranks but for the lane, the first."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        return _highest(builder, builder.load(place, align=8), whole, args[1])
+    return keys.dtype(keys, keys.dtype), emit
+
+
+@intrinsic
+def left_over(context, keys, below, best, at, start):
+    """The largest rank below a bound, of lanes with something that precedes the last of the best; a lane's first is at start + lane."""
+    def emit(context, builder, signature, args):
+        place, whole = _lanes(context, builder, signature.args[0], args[0])
+        order, word = builder.load(place, align=8), ir.IntType(64)
+        best, at = (context.make_array(kind)(context, builder, each) for kind, each in zip(signature.args[2:4], args[2:4]))
+        value, position = (builder.load(builder.gep(each.data, [builder.sub(each.nitems, word(1))])) for each in (best, at))
+        value = value if whole.width == 64 else builder.fptrunc(value, ir.FloatType())
+        value = builder.insert_element(ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, ir.IntType(32)(0))
+        least = builder.extract_element(_order(builder, value, whole), ir.IntType(32)(0))
+        least = builder.select(builder.icmp_signed("<", position, word(0)), whole(1 - 2**(whole.width - 1)), least)
+        least, before = (_of_lanes(builder, each.type, each) for each in (least, builder.sub(position, args[4])))
+        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, word, range(64)), before))
+        return _highest(builder, order, whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
+    return keys.dtype(keys, keys.dtype, best, at, types.int64), emit
 
 
 @njit(**PART)
-def ordered4(x, lane):
-    """A whole number for a lane's maximum: larger for what comes first, NaN before all, and of equals the lower lane."""
-    order = i4(0) if x == f4(0) else bits(f4(x), i4)
-    order = i4(0x7fc00000) if x != x else order ^ ((order >> i4(31)) & i4(2**31 - 1))
-    return (i8(order) << i8(32)) + (63 - lane)
-
-
-@njit(**PART)
-def beaten4(best, at, start):
-    """What a lane has to be above: its first element, at start + lane, is to precede the last of the best."""
-    if at[-1] < 0:
-        return NO_LANE
-    lane = at[-1] - start
-    return ordered4(f4(best[-1]), 0 if lane < 0 else 64 if lane > 64 else lane)
-
-
-@njit(**PART)
-def highest(keys, below):
-    """The largest of the numbers below a bound."""
-    wide_vectors()
-    found = NO_LANE
-    for lane in range(64):
-        found = max(found, keys[lane] if keys[lane] < below else NO_LANE)
-    return found
-
-
-@njit(**PART)
-def least(best, at, lanes, keys, n):
-    """Nothing below this gets in: the last of the best, or the k-th largest maximum of n elements."""
-    if at[-1] >= 0 or n <= 64:
-        return best[-1]
-    key = i8(2**63 - 1)
-    for place in range(at.shape[0]):
-        key = highest(keys, key)
-    return f8(lanes[63 - (key & 63)]) if key > NO_LANE else -inf
+def whole(x, least, most):
+    """The nearest whole number between the limits; NaN becomes 0."""
+    return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, s, start, n, lanes4, keys):
+def best_pos(pos_value, pos, s, start, n, lanes4, keys4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
@@ -237,20 +277,30 @@ def best_pos(pos_value, pos, s, start, n, lanes4, keys):
         for lane in range(64 if i0 + 64 < n else n - i0):
             i_l = i0 + lane
             lanes4[lane] = larger(lanes4[lane], s[np.uint64(i_l)])
-    for lane in range(64):
-        keys[lane] = ordered4(lanes4[lane], lane)
-    rank = highest(keys, i8(2**63 - 1))
-    bound = least(pos_value, pos, lanes4, keys, n)
-    while rank > beaten4(pos_value, pos, start):
+    ordered(lanes4, keys4)
+    rank, bound, wanted = MOST4, pos_value[-1], pos.shape[0] if pos[-1] < 0 else 0
+    if wanted > 0 and n > 64:
+        bound = inf
+        for place in range(wanted):
+            rank = highest(keys4, rank)
+            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
+        rank = MOST4
+    while True:
+        if wanted > 0:
+            rank = highest(keys4, rank)
+        else:
+            rank = left_over(keys4, rank, pos_value, pos, start)
+        wanted -= 1
+        if rank == -MOST4:
+            break
         for i_l in range(63 - (rank & 63), n, 64):
             value = f8(s[np.uint64(i_l)])
             if not value < bound:
                 insert(pos_value, pos, value, (start + i_l))
-        rank = highest(keys, rank)
 
 
 @njit(**LOOP)
-def best_top(top, top_at, rel, start, n, lanes4, keys):
+def best_top(top, top_at, rel, start, n, lanes4, keys4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
@@ -258,16 +308,26 @@ def best_top(top, top_at, rel, start, n, lanes4, keys):
         for lane in range(64 if i0 + 64 < n else n - i0):
             i_l = i0 + lane
             lanes4[lane] = larger(lanes4[lane], rel[np.uint64(i_l)])
-    for lane in range(64):
-        keys[lane] = ordered4(lanes4[lane], lane)
-    rank = highest(keys, i8(2**63 - 1))
-    bound = least(top, top_at, lanes4, keys, n)
-    while rank > beaten4(top, top_at, start):
+    ordered(lanes4, keys4)
+    rank, bound, wanted = MOST4, top[-1], top_at.shape[0] if top_at[-1] < 0 else 0
+    if wanted > 0 and n > 64:
+        bound = inf
+        for place in range(wanted):
+            rank = highest(keys4, rank)
+            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
+        rank = MOST4
+    while True:
+        if wanted > 0:
+            rank = highest(keys4, rank)
+        else:
+            rank = left_over(keys4, rank, top, top_at, start)
+        wanted -= 1
+        if rank == -MOST4:
+            break
         for i_l in range(63 - (rank & 63), n, 64):
             value = f8(rel[np.uint64(i_l)])
             if not value < bound:
                 insert(top, top_at, value, (start + i_l))
-        rank = highest(keys, rank)
 
 
 @njit(**PART)
@@ -340,7 +400,7 @@ def sweep(first, last, tile, block, b_s, s, b_rel, rel, n_l, n_t, out0):
     old_pos = empty((n_t,), i8)
     old_s1 = empty((n_t,), f8)
     lanes4 = empty((64,), f4)
-    keys = empty((64,), i8)
+    keys4 = empty((64,), i4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -358,8 +418,8 @@ def sweep(first, last, tile, block, b_s, s, b_rel, rel, n_l, n_t, out0):
             rel_tile = rel[b_rel[b], t0:t0 + n]
             copy(pos, old_pos)
             copy(s1, old_s1)
-            best_pos(pos_value, pos, s_tile, t0, n, lanes4, keys)
-            best_top(top, top_at, rel_tile, t0, n, lanes4, keys)
+            best_pos(pos_value, pos, s_tile, t0, n, lanes4, keys4)
+            best_top(top, top_at, rel_tile, t0, n, lanes4, keys4)
             if t0 > begin:
                 rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
             for at in range(0, n, 384):

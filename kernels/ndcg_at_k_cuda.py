@@ -172,7 +172,8 @@ def fold(seen_old, ok, n_t, pos_old, pos, s1_old, s1, v_s, pos_value, at, v_rel,
         rebase_s1(s1, pos_old, pos, s1_old, n_t__1, n_t)
     for i_l in range(SLOTS):
         for i_t in range(n_t):
-            s1[i_t] = s1[i_t] + sel(ok[i_l], f8(v_rel[i_l] if i8(at[i_l]) == pos[i_t] else f4(0)), 0.0)
+            t3 = v_rel[i_l] if i4(at[i_l]) == i4(min(max(pos[i_t], -1), 2147483647)) else f4(0)
+            s1[i_t] = s1[i_t] + sel(ok[i_l], f8(t3), 0.0)
     return seen
 
 
@@ -202,7 +203,7 @@ def settle_s1(into, pos, n_t__1, s1, n_t):
     for i_t in range(n_t):
         t1 = 0.0
         for i_t__1 in range(n_t__1):
-            t1 = t1 + (1.0 if pos[i_t__1] == pos[i_t] else f8(0))
+            t1 = t1 + f8(f4(1.0) if pos[i_t__1] == pos[i_t] else f4(0))
         into[i_t] = nan if t1 != t1 else s1[i_t]
 
 

@@ -85,6 +85,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -181,7 +213,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -199,11 +231,11 @@ def fold_0(t, x, n, real):
 
 @njit(**PART)
 def rebase_1(old_m, m, s):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -212,7 +244,7 @@ def rebase_1(old_m, m, s):
 def fold_1(x, m, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -230,15 +262,15 @@ def value_2(m, s):
 
 @njit(**PART)
 def rebase_2(old_p1, p1, old_s3, old_s4, s1):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = math.exp(t3)
     t5 = 1.0 - t4
-    t6 = 0.0 if old_s3 == 0.0 else t5 * old_s3
-    t7 = 0.0 if old_s4 == 0.0 else t3 * old_s4
+    t6 = times(t5, old_s3)
+    t7 = times(t3, old_s4)
     t8 = t6 + t7
-    t9 = 0.0 if s1 == 0.0 else t4 * s1
+    t9 = times(t4, s1)
     t10 = t8 + t9
     s1 = t10
     t11 = old_s3 + t7
@@ -251,7 +283,7 @@ def fold_2(x, p1, t, n):
     wide_vectors()
     s1 = f4(0.0)
     s3 = f4(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = t2 * t[i_l]
@@ -271,46 +303,42 @@ def finish(m, s, p1, s1, s3, s4, s2):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = np.log(s)
-    t14 = m + t13
-    p1 = t14
-    t15 = p1
-    t16 = t15 - t15
-    t17 = math.exp(t16)
-    t18 = 1.0 - t17
-    t19 = t18 * 1.0
-    t20 = t16 * 1.0
-    t21 = t19 + t20
-    t22 = t17 * 1.0
-    t23 = t21 + t22
-    t24 = t23 != t23
-    t25 = nan if t24 else s1
-    s1 = t25
-    t26 = 1.0 + t20
-    t27 = t26 != t26
-    t28 = s3 - s3
-    t29 = t28 == 0.0
-    t30 = p1 - p1
-    t31 = t30 == 0.0
-    t32 = p1 if t31 else f8(0)
-    t33 = t32 - p1
-    t34 = t33 * s4
-    t35 = s3 + t34
-    t36 = t35 if t29 else nan
-    t37 = t36 if t27 else s3
-    s3 = t37
-    t38 = -s1
-    s2 = t38
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = np.log(s)
+    t13 = m + t12
+    p1 = t13
+    t14 = p1
+    t15 = t14 - t14
+    t16 = math.exp(t15)
+    t17 = 1.0 - t16
+    t18 = t17 + t15
+    t19 = t18 + t16
+    t20 = t19 != t19
+    t21 = nan if t20 else s1
+    s1 = t21
+    t22 = 1.0 + t15
+    t23 = t22 != t22
+    t24 = s3 - s3
+    t25 = t24 == 0.0
+    t26 = p1 - p1
+    t27 = t26 == 0.0
+    t28 = p1 if t27 else f8(0)
+    t29 = t28 - p1
+    t30 = t29 * s4
+    t31 = s3 + t30
+    t32 = t31 if t25 else nan
+    t33 = t32 if t23 else s3
+    s3 = t33
+    t34 = -s1
+    s2 = t34
     out0 = f4(s2)
     return s, p1, s1, s3, s2, out0
 
@@ -339,7 +367,7 @@ def sweep(first, last, tile, block, b_x, x, b_t, t, n_l, out0):
             old_s3 = s3
             old_s4 = s4
             r0, r1 = fold_0(t_tile, x_tile, n, f4)
-            if not np.isfinite(r1):
+            if not finite(r1):
                 r0, r1 = fold_0(t_tile, x_tile, n, f8)
             m = larger(m, f8(r0))
             s4 = s4 + f8(r1)

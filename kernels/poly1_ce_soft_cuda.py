@@ -89,6 +89,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -114,6 +130,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -137,14 +154,14 @@ def value_p1(m, s):
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s1(p1, p1_new, s3, s4, s1):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    t4 = math.exp(t3)
+    t4 = f8(fast_exp(f4(t3)))
     return (0.0 if s3 == 0.0 else (1.0 - t4) * s3) + (0.0 if s4 == 0.0 else t3 * s4) + (0.0 if s1 == 0.0 else t4 * s1)
 
 
@@ -164,19 +181,32 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
     seen = i4(seen_old + many)
     p1_old = value_p1(m_old, s_old)
     m = m_old
-    m_it = -inf
+    m_it = f4(-inf)
     s4 = s4_old
     s4_it = 0.0
+    m_of = f4(-inf)
+    s4_of = 0.0
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        s4_it = s4_it + sel(ok[i_l], f8(v_t[i_l]), 0.0)
-    m = larger(m, m_it)
+        m_of = larger(m_of, v_x[i_l])
+        s4_of = s4_of + f8(v_t[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+        unrolled()
+    m = larger(m, f8(m_it))
     s4 = s4 + s4_it
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
+    s_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], math.exp(v_x[i_l] - f4(t1)), f4(0.0))
+        s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     p1 = value_p1(m, s)
     s1 = rebase_s1(p1_old, p1, s3_old, s4_old, s1_old) if seen_old > 0 else s1_old
@@ -184,11 +214,19 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
     s3 = rebase_s3(s3_old, p1_old, p1, s4_old) if seen_old > 0 else s3_old
     s3_it = f4(0.0)
     t4 = p1 if math.isfinite(p1) else 0.0
+    s1_of = f4(0.0)
+    s3_of = f4(0.0)
     for i_l in range(SLOTS):
         t5 = v_x[i_l] - f4(t4)
         t8 = t5 * v_t[i_l] + f4(-1.5) * v_t[i_l]
-        s1_it = s1_it + sel(ok[i_l], t8 + f4(1.5) * (math.exp(t5) * v_t[i_l]), f4(0.0))
-        s3_it = s3_it + sel(ok[i_l], t8, f4(0.0))
+        s1_of = s1_of + (t8 + f4(1.5) * (fast_exp(t5) * v_t[i_l]))
+        s3_of = s3_of + t8
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+        unrolled()
     s1 = s1 + f8(s1_it)
     s3 = s3 + f8(s3_it)
     return seen, m, s4, s, s1, s3
@@ -210,9 +248,9 @@ def combine(seen_old, m_old, s4_old, s_old, s1_old, s3_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
@@ -220,16 +258,16 @@ def settle_s1(p1, s1):
     t1 = p1
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t9 = (1.0 - t3) * 1.0 + t2 * 1.0 + t3 * 1.0
-    return nan if t9 != t9 else s1
+    t6 = 1.0 - t3 + t2 + t3
+    return nan if t6 != t6 else s1
 
 
 @cuda.jit(device=True)
 def settle_s3(p1, s3, s4):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s4
-    return (t13 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
+    t3 = 1.0 + (t1 - t1)
+    t12 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s4
+    return (t12 if s3 - s3 == 0.0 else nan) if t3 != t3 else s3
 
 
 @cuda.jit(device=True)
@@ -396,7 +434,7 @@ def plan(x, t):
     arrays = {'x': x, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -74,6 +74,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -132,13 +148,23 @@ def fold(seen_old, m_old, vN_old, q_old, ok, v_x):
     m = m_old
     m_it = f4(-inf)
     vN = vN_old + 1 * many
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], abs(v_x[i_l]), f4(-inf)))
+        m_of = larger(m_of, abs(v_x[i_l]))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     q = rebase_q(q_old, m_old, m, vN_old) if seen_old > 0 else q_old
     q_it = 1.0
+    q_of = 1.0
     for i_l in range(SLOTS):
-        q_it = q_it * sel(ok[i_l], 0.0 if m == 0.0 else f8(v_x[i_l]) / m, 1.0)
+        q_of = q_of * (0.0 if m == 0.0 else f8(v_x[i_l]) / m)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            q_it = q_it * sel(ok[i_l], q_of, 1.0)
+            q_of = 1.0
+        unrolled()
     q = q * q_it
     return seen, m, vN, q
 
@@ -299,7 +325,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -128,6 +128,16 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -358,7 +368,7 @@ def value_1_rows(m2):
 def rebase_1(s, old_p1, p1, n_n):
     t1 = 1.0 if old_p1 == p1 else old_p1 / p1
     for i_n in range(n_n):
-        t2 = f4(0.0) if s[i_n] == f4(0.0) else f4(t1) * s[i_n]
+        t2 = times(f4(t1), s[i_n])
         s[i_n] = t2
 
 
@@ -381,15 +391,14 @@ def finish(m2):
 @njit(**PART)
 def finish_b(s, p1, n_n, out0, m2):
     t1 = p1 / p1
-    t2 = t1 * 1.0
-    t3 = t2 != t2
+    t2 = t1 != t1
     for i_n in range(n_n):
-        t4 = f4(nan) if t3 else s[i_n]
-        s[i_n] = t4
-    t5 = m2 / 127.0
+        t3 = f4(nan) if t2 else s[i_n]
+        s[i_n] = t3
+    t4 = m2 / 127.0
     for i_n in range(n_n):
-        t6 = s[i_n] * f4(t5)
-        out0[i_n] = t6
+        t5 = s[i_n] * f4(t4)
+        out0[i_n] = t5
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)

@@ -151,8 +151,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -229,11 +228,11 @@ def make(stage, warps, TILE, vector, n_n):
         load_tile(to + AT_W, p_W + (t0 * n_n + begin_n) * SIZE, n_n * SIZE, n_l - t0, n_n - begin_n, TILE, WIDTH_W, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m2, x_X, n_l, first_l, p_s, o_s):
+    def fold(full, held_m2, seen_old, x_X, n_l, first_l, p_s, o_s):
         t1 = f4(1.0) / f4(127.0)
         for r in range(2):
             m2_old = held_m2[r]
-            p1_old = m2_old * t1
+            p1_old = sel(seen_old > 0, m2_old * t1, f4(0))
             m2 = m2_old
             m2_it = f4(-inf)
             for i_l in range(COLUMNS):
@@ -256,12 +255,12 @@ def make(stage, warps, TILE, vector, n_n):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m2, other_m2, o_s, b_s):
+    def merge(held_m2, other_m2, seen_old, seen_part, o_s, b_s):
         t1 = f4(1.0) / f4(127.0)
         for r in range(2):
             m2_old, m2_part = held_m2[r], other_m2[r]
-            p1_old = m2_old * t1
-            p1_part = m2_part * t1
+            p1_old = sel(seen_old > 0, m2_old * t1, f4(0))
+            p1_part = sel(seen_part > 0, m2_part * t1, f4(0))
             m2 = larger(m2_old, m2_part)
             p1 = m2 * t1
             t6 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
@@ -279,10 +278,10 @@ def make(stage, warps, TILE, vector, n_n):
             m2 = held_m2[r]
             t2 = m2 * t1
             p1 = t2
-            t4 = p1 / p1 * f4(1.0)
-            t5 = t4 != t4
+            t3 = p1 / p1
+            t4 = t3 != t3
             for i_n in range(SPAN_n // 4):
-                o_s[r, i_n] = sel(t5, f4(nan), o_s[r, i_n])
+                o_s[r, i_n] = sel(t4, f4(nan), o_s[r, i_n])
                 unrolled()
             for i_n in range(SPAN_n // 4):
                 y_0[r, i_n] = o_s[r, i_n] * t2
@@ -335,7 +334,7 @@ def make(stage, warps, TILE, vector, n_n):
                             b_s[r, i] = part_s[place * n_n + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m2, other_m2, o_s, b_s)
+                merge(held_m2, other_m2, seen_old, seen_part, o_s, b_s)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -356,9 +355,9 @@ def make(stage, warps, TILE, vector, n_n):
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 take_fragment(tile + AT_X, warp * 16, lane, ROWS, WIDTH_X, TILE, x_X)
                 if t0 + TILE <= n_l:
-                    fold(True, held_m2, x_X, n_l, first_l, p_s, o_s)
+                    fold(True, held_m2, seen_old, x_X, n_l, first_l, p_s, o_s)
                 else:
-                    fold(False, held_m2, x_X, n_l, first_l, p_s, o_s)
+                    fold(False, held_m2, seen_old, x_X, n_l, first_l, p_s, o_s)
                 add_weighted_rows(p_s, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

@@ -95,6 +95,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -132,7 +164,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -143,7 +175,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -187,18 +219,18 @@ def value_1(s2, N, s4):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_N, s5, old_p2, p2):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s3 + t5
     s3 = t6
-    t7 = old_p2 if np.isfinite(old_p2) else 0.0
-    t8 = p2 if np.isfinite(p2) else 0.0
+    t7 = anchored(old_p2)
+    t8 = anchored(p2)
     t9 = t7 - t8
     t10 = t9 * t9
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = s5 + t11
     s5 = t12
     return s3, s5
@@ -208,7 +240,7 @@ def rebase_1(s3, old_p1, p1, old_N, s5, old_p2, p2):
 def fold_1a(y, p, p2, n):
     wide_vectors()
     s5 = 0.0
-    t2 = p2 if np.isfinite(p2) else 0.0
+    t2 = anchored(p2)
     for i_l in range(n):
         t1 = f8(y[i_l]) - f8(p[i_l])
         t3 = t1 - t2
@@ -221,7 +253,7 @@ def fold_1a(y, p, p2, n):
 def fold_1b(y, p1, n, real):
     wide_vectors()
     s3 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(y[i_l]), t1, real)
         t3 = t2 * t2
@@ -236,47 +268,45 @@ def finish(s2, N, p1, s3, s4, p2, s5, s):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s3 - s3
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s3 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s3
-    s3 = t18
-    t19 = s4 / f8(N)
-    p2 = t19
-    t20 = p2
-    t21 = t20 - t20
-    t22 = t21 * t21
-    t23 = t22 * 1.0
-    t24 = 1.0 + t23
-    t25 = t24 != t24
-    t26 = s5 - s5
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s3 - s3
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s3 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s3
+    s3 = t17
+    t18 = s4 / f8(N)
+    p2 = t18
+    t19 = p2
+    t20 = t19 - t19
+    t21 = t20 * t20
+    t22 = 1.0 + t21
+    t23 = t22 != t22
+    t24 = s5 - s5
+    t25 = t24 == 0.0
+    t26 = p2 - p2
     t27 = t26 == 0.0
-    t28 = p2 - p2
-    t29 = t28 == 0.0
-    t30 = p2 if t29 else f8(0)
-    t31 = t30 - p2
-    t32 = t31 * t31
-    t33 = t32 * f8(N)
-    t34 = s5 + t33
-    t35 = t34 if t27 else nan
-    t36 = t35 if t25 else s5
-    s5 = t36
-    t37 = s / s3
+    t28 = p2 if t27 else f8(0)
+    t29 = t28 - p2
+    t30 = t29 * t29
+    t31 = t30 * f8(N)
+    t32 = s5 + t31
+    t33 = t32 if t25 else nan
+    t34 = t33 if t23 else s5
+    s5 = t34
+    t35 = s / s3
+    t36 = 1.0 - t35
+    out0 = f4(t36)
+    t37 = s5 / s3
     t38 = 1.0 - t37
-    out0 = f4(t38)
-    t39 = s5 / s3
-    t40 = 1.0 - t39
-    out1 = f4(t40)
+    out1 = f4(t38)
     return p1, s3, p2, s5, out0, out1
 
 
@@ -308,7 +338,7 @@ def sweep(first, last, tile, block, b_y, y, b_p, p, n_l, out0, out1):
             s = s + r0
             s4 = s4 + r1
             r0 = fold_0b(y_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0b(y_tile, n, f8)
             s2 = s2 + f8(r0)
             p1, p2 = value_1(s2, N, s4)

@@ -110,8 +110,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -193,7 +192,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
         load_tile(to + AT_V, p_V + (t0 * n_j + begin_j) * SIZE, n_j * SIZE, n_l - t0, n_j - begin_j, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, S1, scale, p_s, n_l, first_l):
+    def fold(full, p_s, S1, scale, n_l, first_l):
         for r in range(2):
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
@@ -288,9 +287,9 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_Q + warp * 16 * WIDTH_Q, tile + AT_K, lane, -(-n_k // 16), WIDTH_Q, TILE, S1)
                 if t0 + TILE <= n_l:
-                    fold(True, S1, scale, p_s, n_l, first_l)
+                    fold(True, p_s, S1, scale, n_l, first_l)
                 else:
-                    fold(False, S1, scale, p_s, n_l, first_l)
+                    fold(False, p_s, S1, scale, n_l, first_l)
                 add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)

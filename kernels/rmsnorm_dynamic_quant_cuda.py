@@ -74,6 +74,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -146,9 +162,17 @@ def fold(seen_old, s_old, m1_old, ok, v_x, v_g):
     s_it = 0.0
     m1 = m1_old
     m1_it = -inf
+    s_of = 0.0
+    m1_of = -inf
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]) * f8(v_x[i_l]), 0.0)
-        m1_it = larger(m1_it, sel(ok[i_l], abs(f8(v_g[i_l]) * f8(v_x[i_l])), -inf))
+        s_of = s_of + f8(v_x[i_l]) * f8(v_x[i_l])
+        m1_of = larger(m1_of, abs(f8(v_g[i_l]) * f8(v_x[i_l])))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            m1_it = larger(m1_it, sel(ok[i_l], m1_of, -inf))
+            m1_of = -inf
+        unrolled()
     s = s + s_it
     m1 = larger(m1, m1_it)
     return seen, s, m1

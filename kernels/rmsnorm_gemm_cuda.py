@@ -123,8 +123,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):

@@ -144,6 +144,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -400,49 +424,41 @@ def make_S1(S1, Q, n_plane, i_m, K, start, n_k, n):
         t1 = 0.0
         for i_k in range(n_k):
             t2 = 0.0
-            for i_plane in range(n_plane):
-                t3 = i_plane == 0
-                t4 = f8(Q[i_k, i_plane]) if t3 else f8(0)
-                t2 = t2 + t4
-            t5 = -i_k
-            t6 = 10.0 ** f8(t5)
-            t7 = f8(i_m) * t6
-            t8 = np.cos(t7)
-            t9 = t2 * t8
-            t10 = 0.0
-            for i_plane in range(n_plane):
-                t11 = i_plane == 1
-                t12 = f8(Q[i_k, i_plane]) if t11 else f8(0)
-                t10 = t10 + t12
-            t13 = np.sin(t7)
-            t14 = t10 * t13
-            t15 = t9 - t14
+            if 0 < n_plane:
+                t2 = t2 + f8(Q[i_k, 0])
+            t3 = -i_k
+            t4 = 10.0 ** f8(t3)
+            t5 = f8(i_m) * t4
+            t6 = np.cos(t5)
+            t7 = t2 * t6
+            t8 = 0.0
+            if 1 < n_plane:
+                t8 = t8 + f8(Q[i_k, 1])
+            t9 = np.sin(t5)
+            t10 = t8 * t9
+            t11 = t7 - t10
+            t12 = 0.0
+            if 0 < n_plane:
+                t12 = t12 + f8(K[i_l, i_k, 0])
+            t13 = f8((start + i_l)) * t4
+            t14 = np.cos(t13)
+            t15 = t12 * t14
             t16 = 0.0
-            for i_plane in range(n_plane):
-                t17 = i_plane == 0
-                t18 = f8(K[i_l, i_k, i_plane]) if t17 else f8(0)
-                t16 = t16 + t18
-            t19 = f8((start + i_l)) * t6
-            t20 = np.cos(t19)
-            t21 = t16 * t20
-            t22 = 0.0
-            for i_plane in range(n_plane):
-                t23 = i_plane == 1
-                t24 = f8(K[i_l, i_k, i_plane]) if t23 else f8(0)
-                t22 = t22 + t24
-            t25 = np.sin(t19)
-            t26 = t22 * t25
-            t27 = t21 - t26
-            t28 = t15 * t27
-            t29 = t2 * t13
-            t30 = t10 * t8
-            t31 = t29 + t30
-            t32 = t16 * t25
-            t33 = t22 * t20
-            t34 = t32 + t33
-            t35 = t31 * t34
-            t36 = t28 + t35
-            t1 = t1 + t36
+            if 1 < n_plane:
+                t16 = t16 + f8(K[i_l, i_k, 1])
+            t17 = np.sin(t13)
+            t18 = t16 * t17
+            t19 = t15 - t18
+            t20 = t11 * t19
+            t21 = t2 * t9
+            t22 = t8 * t6
+            t23 = t21 + t22
+            t24 = t12 * t17
+            t25 = t16 * t14
+            t26 = t24 + t25
+            t27 = t23 * t26
+            t28 = t20 + t27
+            t1 = t1 + t28
         S1[i_l] = f4(t1)
 
 
@@ -458,22 +474,22 @@ def fold_0(S1, scale, n):
 
 @njit(**PART)
 def rebase_1(s, old_m2, m2, n_j):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
     for i_j in range(n_j):
-        t5 = f4(0.0) if s[i_j] == f4(0.0) else f4(t4) * s[i_j]
+        t5 = times(f4(t4), s[i_j])
         s[i_j] = t5
 
 
 @njit(**PART)
 def rebase_1_b(old_m2, m2, s2):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    t5 = times(t4, s2)
     s2 = t5
     return s2
 
@@ -482,7 +498,7 @@ def rebase_1_b(old_m2, m2, s2):
 def fold_1(scale, S1, m2, P1, n):
     wide_vectors()
     s2 = f4(0.0)
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t2 = anchored(m2)
     for i_l in range(n):
         t1 = f4(scale) * S1[i_l]
         t3 = t1 - f4(t2)
@@ -497,17 +513,16 @@ def finish(s, m2, n_j):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
     for i_j in range(n_j):
-        t11 = f4(t10) * s[i_j]
-        t12 = t11 if t5 else s[i_j]
-        s[i_j] = t12
+        t10 = f4(t9) * s[i_j]
+        t11 = t10 if t4 else s[i_j]
+        s[i_j] = t11
 
 
 @njit(**PART)
@@ -515,16 +530,15 @@ def finish_b(m2, s2):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m2 - m2
-    t7 = t6 == 0.0
-    t8 = m2 if t7 else f8(0)
-    t9 = t8 - m2
-    t10 = math.exp(t9)
-    t11 = t10 * s2
-    t12 = t11 if t5 else s2
-    s2 = t12
+    t4 = t3 != t3
+    t5 = m2 - m2
+    t6 = t5 == 0.0
+    t7 = m2 if t6 else f8(0)
+    t8 = t7 - m2
+    t9 = math.exp(t8)
+    t10 = t9 * s2
+    t11 = t10 if t4 else s2
+    s2 = t11
     return s2
 
 

@@ -46,7 +46,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import libdevice, types
 from numba.cuda.extending import intrinsic
 
 
@@ -113,6 +113,35 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
 
+def to_whole(mode):
+    """A float rounded to a whole number, as a float."""
+    def typed(context, a):
+        def emit(context, builder, signature, args):
+            letter, kind = ("f", "f32") if a == types.float32 else ("d", "f64")
+            text = "cvt." + mode + "." + kind + "." + kind + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type]), text, "=" + letter + "," + letter), args)
+        return a(a), emit
+    return intrinsic(typed)
+
+rint = to_whole("rni")
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
+
+@cuda.jit(device=True)
+def half_turns(x):
+    """An angle in half turns between −1 and 1, as exact as a float32."""
+    turns = f8(x) * 0.15915494309189535
+    return f4(2 * (turns - rint(turns)))
+
+@cuda.jit(device=True)
+def cos(x):
+    """Of an angle made small in float64: no x is so large that it takes numbers or tables in memory."""
+    return type(x)(libdevice.cospif(half_turns(x)))
+
+@cuda.jit(device=True)
+def sin(x):
+    """As cos."""
+    return type(x)(libdevice.sinpif(half_turns(x)))
+
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
     power = width & -width
@@ -127,6 +156,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -146,27 +176,27 @@ def make_S1(span, thread, cells_S1, n_plane, cells_Q, i_m, cells_K, n_k, skew_K,
         for i_k in range(n_k):
             t2 = 0.0
             for i_plane in range(n_plane):
-                t2 = t2 + (f8(cells_Q[i_k * n_plane + i_plane]) if i_plane == 0 else f8(0))
+                t2 = t2 + f8(cells_Q[i_k * n_plane + i_plane] if i_plane == 0 else f4(0))
             t6 = 10.0 ** f8(-i_k)
             t7 = f8(i_m) * t6
-            t8 = math.cos(t7)
+            t8 = cos(t7)
             t10 = 0.0
             for i_plane in range(n_plane):
-                t10 = t10 + (f8(cells_Q[i_k * n_plane + i_plane]) if i_plane == 1 else f8(0))
-            t13 = math.sin(t7)
+                t10 = t10 + f8(cells_Q[i_k * n_plane + i_plane] if i_plane == 1 else f4(0))
+            t13 = sin(t7)
             t16 = 0.0
             for i_plane in range(n_plane):
                 t17 = i_plane == 0
-                t18 = f8(cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)]) if t17 else f8(0)
-                t16 = t16 + t18
+                t18 = cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)] if t17 else f4(0)
+                t16 = t16 + f8(t18)
             t19 = f8(i8(begin + first + i_l * span + thread)) * t6
-            t20 = math.cos(t19)
+            t20 = cos(t19)
             t22 = 0.0
             for i_plane in range(n_plane):
                 t23 = i_plane == 1
-                t24 = f8(cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)]) if t23 else f8(0)
-                t22 = t22 + t24
-            t25 = math.sin(t19)
+                t24 = cells_K[cell(i_l * span + thread, n_k * n_plane, i_k * n_plane + i_plane + skew_K, shift_K, mask_K)] if t23 else f4(0)
+                t22 = t22 + f8(t24)
+            t25 = sin(t19)
             t36 = (t2 * t8 - t10 * t13) * (t16 * t20 - t22 * t25) + (t2 * t13 + t10 * t8) * (t16 * t25 + t22 * t20)
             t1 = t1 + t36
         cells_S1[i_l * span + thread] = f4(t1)
@@ -181,7 +211,7 @@ def rebase_s(into, m2, m2_new, s, n_j):
 
 @cuda.jit(device=True)
 def rebase_s2(m2, m2_new, s2):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
+    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
     return 0.0 if s2 == 0.0 else t4 * s2
 
 
@@ -189,7 +219,7 @@ def rebase_s2(m2, m2_new, s2):
 def fold(seen_old, m2_old, s2_old, slots, first, span, thread, length, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, m2_old, s2_old
     seen = i4(seen_old + many)
@@ -197,7 +227,7 @@ def fold(seen_old, m2_old, s2_old, slots, first, span, thread, length, cells_S1,
     m2_it = f4(-inf)
     for i_l in range(slots):
         t1 = cells_S1[i_l * span + thread] * f4(scale)
-        m2_it = larger(m2_it, sel(first + i_l * span + thread < length, t1, f4(-inf)))
+        m2_it = larger(m2_it, sel(i4(first + i_l * span + thread) < i4(length), t1, f4(-inf)))
     m2 = larger(m2, f8(m2_it))
     if seen_old > 0:
         rebase_s(s, m2_old, m2, s, n_j)
@@ -205,14 +235,14 @@ def fold(seen_old, m2_old, s2_old, slots, first, span, thread, length, cells_S1,
     s2_it = f4(0.0)
     t3 = m2 if math.isfinite(m2) else 0.0
     for i_l in range(slots):
-        t5 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
-        s2_it = s2_it + sel(first + i_l * span + thread < length, t5, f4(0.0))
+        t5 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
+        s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t5, f4(0.0))
     s2 = s2 + f8(s2_it)
     for i_l in range(slots):
-        t8 = math.exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
+        t8 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t3))
         for i_j in range(n_j):
             t9 = cells_V[cell(i_l * span + thread, n_j, i_j + skew_V, shift_V, mask_V)] * t8
-            s[i_j] = s[i_j] + sel(first + i_l * span + thread < length, t9, f4(0.0))
+            s[i_j] = s[i_j] + sel(i4(first + i_l * span + thread) < i4(length), t9, f4(0.0))
     return seen, m2, s2
 
 
@@ -234,20 +264,20 @@ def combine(seen_old, m2_old, s2_old, width, n_j, s):
 @cuda.jit(device=True)
 def settle_s(into, m2, s, n_j):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t5 = t4 != t4
-    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
+    t3 = math.exp(t1 - t1)
+    t4 = t3 != t3
+    t9 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
     for i_j in range(n_j):
-        t11 = t10 * f8(s[i_j])
-        into[i_j] = f4(t11 if t5 else f8(s[i_j]))
+        t10 = t9 * f8(s[i_j])
+        into[i_j] = f4(t10 if t4 else f8(s[i_j]))
 
 
 @cuda.jit(device=True)
 def settle_s2(m2, s2):
     t1 = m2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
-    return t11 if t4 != t4 else s2
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
+    return t10 if t3 != t3 else s2
 
 
 @cuda.jit(device=True)

@@ -35,7 +35,7 @@ Dangers
     s = 0 if N_l = 0 else (|h6 − 0| if h5 else 0) + h7 is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 80408abfea6f7d08598be506397659583cffa761143e6bda5bbe58f6e622d159
+Certificate: sha256 aa75f1857de673bdd76e568dd0dadc1f7f9b97bc6de9aed620b4a9aa3ed6a552
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python runs_and_streaks_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -127,6 +127,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -143,30 +144,33 @@ SLOTS = TILE + 1
 def fold(seen_old, h1_old, h2_old, s1_old, h3_old, h4_old, h5_old, h6_old, h7_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, level, begin):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, h1_old, h2_old, s1_old, h3_old, h4_old, h5_old, h6_old, h7_old
     seen = i4(seen_old + many)
     h1, h2, s1, h3, h4, h5, h6, h7 = h1_old, h2_old, s1_old, h3_old, h4_old, h5_old, h6_old, h7_old
     begins = sel(seen_old == 0, i4(1), i4(0))
+    t6 = i4(min(max(0, -1), 2147483647))
+    t20 = i4(min(max(0, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
         t2 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) > level
-        t3 = f8(1) if t2 else -inf
-        t4 = -inf if t2 else f8(0)
+        t3 = f4(1) if t2 else f4(-inf)
+        t4 = f4(-inf) if t2 else f4(0)
         t5 = 1 if t2 else 0
-        t6 = i8(begin + first + thread * slots + i_l) > 0
-        h1, h2, s1, h3, h4, h5, h6, h7 = t3, t4, t3, t4, f8(t5), f8(t6), f8(t5), f8(0)
-    for i_l in range(begins, many):
-        t8 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) > level
-        t9 = f8(1) if t8 else -inf
-        t12 = t9 + h3
-        t14 = -inf if t8 else f8(0)
-        t17 = larger(t12, t14)
-        t18 = 1 if t8 else 0
-        t21 = abs(f8(t18) - h4)
-        t23 = h7 + (t21 if i8(begin + first + thread * slots + i_l) > 0 else f8(0))
-        h1, h2, s1, h3, h4, h7 = larger(h1, t9 + s1), larger(larger(h2, t12), t14), s1 + t9, t17, f8(t18), t23
+        t7 = i4(begin + first + thread * slots + i_l) > t6
+        h1, h2, s1, h3, h4, h5, h6, h7 = f8(t3), f8(t4), f8(t3), f8(t4), f8(t5), f8(t7), f8(t5), f8(0)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t9 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) > level
+            t10 = f4(1) if t9 else f4(-inf)
+            t13 = f8(t10) + h3
+            t15 = f4(-inf) if t9 else f4(0)
+            t16 = larger(larger(h2, t13), f8(t15))
+            t19 = 1 if t9 else 0
+            t23 = abs(f8(t19) - h4)
+            t25 = h7 + (t23 if i4(begin + first + thread * slots + i_l) > t20 else f8(0))
+            h1, h2, s1, h3, h4, h7 = larger(h1, f8(t10) + s1), t16, s1 + f8(t10), larger(t13, f8(t15)), f8(t19), t25
     return seen, h1, h2, s1, h3, h4, h5, h6, h7
 
 

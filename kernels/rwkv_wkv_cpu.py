@@ -33,7 +33,7 @@ Dangers
     h2 divides and may be 0: the result is then what IEEE division gives
 
 Laws:
-Certificate: sha256 0e111baf75839092799f1b8736253c88e7c31b675e639a03d9d90e6d6a44d469
+Certificate: sha256 ced9c0e4c1c9fefca00ce6745dddf7a3cf0e9016775430a43c47517414980766
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python rwkv_wkv_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -33,7 +33,7 @@ Dangers
     h2 divides and may be 0: the result is then what IEEE division gives
 
 Laws:
-Certificate: sha256 0e111baf75839092799f1b8736253c88e7c31b675e639a03d9d90e6d6a44d469
+Certificate: sha256 ced9c0e4c1c9fefca00ce6745dddf7a3cf0e9016775430a43c47517414980766
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python rwkv_wkv_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -112,6 +112,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -142,7 +143,7 @@ def make_S2(span, thread, cells_S2, cells_k, skew_k, shift_k, mask_k, slots):
 def fold(seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old, slots, first, thread, length, span, cells_S1, cells_v, skew_v, shift_v, mask_v, x_w, cells_S2):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old
     seen = i4(seen_old + many)
@@ -155,12 +156,14 @@ def fold(seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old, slots,
         t2 = f8(cells_S1[i_l * span + thread]) * f8(t1)
         t5 = f8(cells_S2[i_l * span + thread]) * f8(t1)
         h1, h, q1, h3, h4, h2, h5 = f8(1), t2, t4, t5, f8(1), f8(cells_S1[i_l * span + thread]), f8(cells_S2[i_l * span + thread])
-    for i_l in range(begins, many):
-        t6 = cells_v[cell(thread * slots + i_l, 1, skew_v, shift_v, mask_v)]
-        t12 = t4 * h3 + f8(cells_S2[i_l * span + thread]) * f8(t6)
-        t13 = h5 + f8(cells_S1[i_l * span + thread])
-        t15 = t4 * h5 + f8(cells_S2[i_l * span + thread])
-        h1, h, q1, h3, h4, h2, h5 = q1, h3 + f8(cells_S1[i_l * span + thread]) * f8(t6), q1 * t4, t12, q1, t13, t15
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t6 = cells_v[cell(thread * slots + i_l, 1, skew_v, shift_v, mask_v)]
+            t9 = q1 * t4
+            t12 = t4 * h3 + f8(cells_S2[i_l * span + thread]) * f8(t6)
+            t13 = h5 + f8(cells_S1[i_l * span + thread])
+            t15 = t4 * h5 + f8(cells_S2[i_l * span + thread])
+            h1, h, q1, h3, h4, h2, h5 = q1, h3 + f8(cells_S1[i_l * span + thread]) * f8(t6), t9, t12, q1, t13, t15
     return seen, h1, h, q1, h3, h4, h2, h5
 
 

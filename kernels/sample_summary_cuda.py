@@ -76,6 +76,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -135,20 +151,37 @@ def fold(seen_old, s_old, q_old, s2_old, m_old, v_n_old, ok, v_x):
     s2 = s2_old
     s2_it = 0.0
     m = m_old
-    m_it = -inf
+    m_it = f4(-inf)
     v_n = v_n_old
-    v_n_it = inf
+    v_n_it = f4(inf)
+    s_of = 0.0
+    q_of = 1.0
+    s2_of = 0.0
+    m_of = f4(-inf)
+    v_n_of = f4(inf)
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
-        q_it = q_it * sel(ok[i_l], f8(v_x[i_l]), 1.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_x[i_l]) * f8(v_x[i_l]), 0.0)
-        m_it = larger(m_it, sel(ok[i_l], f8(v_x[i_l]), -inf))
-        v_n_it = smaller(v_n_it, sel(ok[i_l], f8(v_x[i_l]), inf))
+        s_of = s_of + f8(v_x[i_l])
+        q_of = q_of * f8(v_x[i_l])
+        s2_of = s2_of + f8(v_x[i_l]) * f8(v_x[i_l])
+        m_of = larger(m_of, v_x[i_l])
+        v_n_of = smaller(v_n_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            q_it = q_it * sel(ok[i_l], q_of, 1.0)
+            q_of = 1.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
+            v_n_of = f4(inf)
+        unrolled()
     s = s + s_it
     q = q * q_it
     s2 = s2 + s2_it
-    m = larger(m, m_it)
-    v_n = smaller(v_n, v_n_it)
+    m = larger(m, f8(m_it))
+    v_n = smaller(v_n, f8(v_n_it))
     return seen, s, q, s2, m, v_n
 
 
@@ -331,7 +364,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

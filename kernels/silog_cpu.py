@@ -78,6 +78,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -126,11 +150,11 @@ def value_1(s, N):
 
 @njit(**PART)
 def rebase_1(s2, old_p1, p1, old_N):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s2 + t5
     s2 = t6
     return s2
@@ -140,7 +164,7 @@ def rebase_1(s2, old_p1, p1, old_N):
 def fold_1(a, v_b, p1, n):
     wide_vectors()
     s2 = 0.0
-    t4 = p1 if np.isfinite(p1) else 0.0
+    t4 = anchored(p1)
     for i_l in range(n):
         t1 = np.log(f8(a[i_l]))
         t2 = np.log(f8(v_b[i_l]))
@@ -158,27 +182,26 @@ def finish(s, N, p1, s2, n_l):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s2 - s2
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s2 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s2
-    s2 = t18
-    t19 = s2 / f8(n_l)
-    t20 = s / f8(n_l)
-    t21 = t20 * t20
-    t22 = 0.5 * t21
-    t23 = t19 + t22
-    out0 = f4(t23)
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s2 - s2
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s2 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s2
+    s2 = t17
+    t18 = s2 / f8(n_l)
+    t19 = s / f8(n_l)
+    t20 = t19 * t19
+    t21 = 0.5 * t20
+    t22 = t18 + t21
+    out0 = f4(t22)
     return p1, s2, out0
 
 

@@ -137,6 +137,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -433,22 +457,22 @@ def fold_0(start, i_m, window, S1, scale, n):
 
 @njit(**PART)
 def rebase_1(s, old_m2, m2, n_j):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
     for i_j in range(n_j):
-        t5 = f4(0.0) if s[i_j] == f4(0.0) else f4(t4) * s[i_j]
+        t5 = times(f4(t4), s[i_j])
         s[i_j] = t5
 
 
 @njit(**PART)
 def rebase_1_b(old_m2, m2, s2):
-    t1 = old_m2 if np.isfinite(old_m2) else 0.0
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t1 = anchored(old_m2)
+    t2 = anchored(m2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s2 == 0.0 else t4 * s2
+    t5 = times(t4, s2)
     s2 = t5
     return s2
 
@@ -457,7 +481,7 @@ def rebase_1_b(old_m2, m2, s2):
 def fold_1(scale, S1, m2, P1, start, i_m, window, M1, n):
     wide_vectors()
     s2 = f4(0.0)
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t2 = anchored(m2)
     for i_l in range(n):
         t1 = f4(scale) * S1[i_l]
         t3 = t1 - f4(t2)
@@ -487,7 +511,7 @@ def fold_0_whole(S1, scale, n):
 def fold_1_whole(scale, S1, m2, P1, n):
     wide_vectors()
     s2 = f4(0.0)
-    t2 = m2 if np.isfinite(m2) else 0.0
+    t2 = anchored(m2)
     for i_l in range(n):
         t1 = f4(scale) * S1[i_l]
         t3 = t1 - f4(t2)
@@ -502,18 +526,17 @@ def finish(s, m2, any1, n_j):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = t5 & any1
-    t7 = m2 - m2
-    t8 = t7 == 0.0
-    t9 = m2 if t8 else f8(0)
-    t10 = t9 - m2
-    t11 = math.exp(t10)
+    t4 = t3 != t3
+    t5 = t4 & any1
+    t6 = m2 - m2
+    t7 = t6 == 0.0
+    t8 = m2 if t7 else f8(0)
+    t9 = t8 - m2
+    t10 = math.exp(t9)
     for i_j in range(n_j):
-        t12 = f4(t11) * s[i_j]
-        t13 = t12 if t6 else s[i_j]
-        s[i_j] = t13
+        t11 = f4(t10) * s[i_j]
+        t12 = t11 if t5 else s[i_j]
+        s[i_j] = t12
 
 
 @njit(**PART)
@@ -521,17 +544,16 @@ def finish_b(m2, any1, s2):
     t1 = m2
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = t5 & any1
-    t7 = m2 - m2
-    t8 = t7 == 0.0
-    t9 = m2 if t8 else f8(0)
-    t10 = t9 - m2
-    t11 = math.exp(t10)
-    t12 = t11 * s2
-    t13 = t12 if t6 else s2
-    s2 = t13
+    t4 = t3 != t3
+    t5 = t4 & any1
+    t6 = m2 - m2
+    t7 = t6 == 0.0
+    t8 = m2 if t7 else f8(0)
+    t9 = t8 - m2
+    t10 = math.exp(t9)
+    t11 = t10 * s2
+    t12 = t11 if t5 else s2
+    s2 = t12
     return s2
 
 
@@ -570,7 +592,7 @@ def sweep(first, last, tile, block, b_Q, Q, b_K, K, b_V, V, scale, window, n_m, 
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
-            if not ((max(0, (t0 - (i0 + nb - 1)), -((t0 + n - 1) - i0)) <= window)):
+            if not ((max((t0 - (i0 + nb - 1)), -((t0 + n - 1) - i0), 0) <= window)):
                 continue
             K_tile = K[b_K[b], t0:t0 + n]
             V_tile = V[b_V[b], t0:t0 + n]

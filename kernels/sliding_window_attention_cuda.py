@@ -145,8 +145,7 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             row = i4(first + i * (threads // 8))
             place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
             if vector:
-                inside = there & (row < rows)
-                copy_chunk(place, sel(inside, origin, source), sel(inside, i4(16), i4(0)))
+                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
                 v = cuda.local.array(CHUNK, f4)
                 for e in range(CHUNK):
@@ -189,6 +188,38 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
                 o[0, 2 * n + 1] += a * d
                 o[1, 2 * n] += b * c
                 o[1, 2 * n + 1] += b * d
+
+@cuda.jit(device=True, forceinline=True)
+def add_taken_rows(p, right, lane, width, tile, columns, o):
+    """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4):
+            first, second = sel(k == i, p[0, k], first), sel(k == i, p[1, k], second)
+            unrolled()
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += sel(takes_part(a), a * c, f4(0))
+                o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
+                o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
+                o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))
+
+@cuda.jit(device=True, forceinline=True)
+def takes_part(weight):
+    """Whether a weight is an element's that takes part: −0 is the others' (see fold)."""
+    return weight != f4(0) or math.copysign(f4(1), weight) > f4(0)
+
+@cuda.jit(device=True, forceinline=True)
+def all_finite(tile, size, thread, threads):
+    """Whether `size` bytes of a tile hold neither infinity nor NaN, of which 0 times makes NaN; all threads of the block learn it."""
+    found = f4(0)
+    for i in range(size // 16 // threads):
+        for number in load_four(i4(tile + 16 * (i * threads + thread))):
+            found += f4(0) * number
+    return cuda.syncthreads_and(i4(found == f4(0))) != 0
 
 @cuda.jit(device=True, forceinline=True)
 def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
@@ -255,7 +286,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                 t12 = math.exp(f4(scale) * S1[r, i_l] - t6)
                 ok = full | (at_l < n_l) & (abs(at_l - at_m) <= window)
                 s2_it = s2_it + sel(ok, t12, f4(0.0))
-                p_s[r, i_l] = sel(ok, t12, f4(0))
+                p_s[r, i_l] = sel(full, t12, sel(ok, t12 + f4(0), f4(-0.0)))
                 unrolled()
             s2 = s2 + sum_over(s2_it, 4)
             t16 = bounded(t8)
@@ -296,17 +327,17 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             m2 = held_m2[r]
             s2 = held_s2[r]
             t1 = m2
-            t4 = math.exp(t1 - t1) * f4(1.0)
-            t6 = (t4 != t4) & any1
-            t11 = math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2)
-            t12 = bounded(t11)
+            t3 = math.exp(t1 - t1)
+            t5 = (t3 != t3) & any1
+            t10 = math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2)
+            t11 = bounded(t10)
             for i_j in range(SPAN_j // 4):
-                o_s[r, i_j] = sel(t6, t12 * o_s[r, i_j], o_s[r, i_j])
+                o_s[r, i_j] = sel(t5, t11 * o_s[r, i_j], o_s[r, i_j])
                 unrolled()
-            s2 = sel(t6, t11 * s2, s2)
-            t17 = f4(1.0) / s2
+            s2 = sel(t5, t10 * s2, s2)
+            t16 = f4(1.0) / s2
             for i_j in range(SPAN_j // 4):
-                y_0[r, i_j] = o_s[r, i_j] * t17
+                y_0[r, i_j] = o_s[r, i_j] * t16
                 unrolled()
             unrolled()
 
@@ -373,7 +404,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            while t0 < end and not ((max(0, (t0 - (min(begin_m + ROWS, n_m) - 1)), -((t0 + TILE - 1) - begin_m)) <= window)):
+            while t0 < end and not ((max((t0 - (min(begin_m + ROWS, n_m) - 1)), -((t0 + TILE - 1) - begin_m), 0) <= window)):
                 t0 = i4(t0 + TILE)
             load_tile(shared + AT_Q, p_Q + begin_m * n_k * SIZE, n_k * SIZE, n_m - begin_m, n_k - 0, ROWS, WIDTH_Q, vector, thread, THREADS)
             if t0 < end:
@@ -381,7 +412,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
-                while ahead < end and not ((max(0, (ahead - (min(begin_m + ROWS, n_m) - 1)), -((ahead + TILE - 1) - begin_m)) <= window)):
+                while ahead < end and not ((max((ahead - (min(begin_m + ROWS, n_m) - 1)), -((ahead + TILE - 1) - begin_m), 0) <= window)):
                     ahead = i4(ahead + TILE)
                 if ahead < end:
                     fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_K, p_V, begin_j, begin_m, n_l, n_m, thread)
@@ -396,11 +427,16 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                     for i in range(COLUMNS):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_Q + warp * 16 * WIDTH_Q, tile + AT_K, lane, -(-n_k // 16), WIDTH_Q, TILE, S1)
+                clean_s = True
                 if t0 + TILE <= n_l and (max(-(t0 - (min(begin_m + ROWS, n_m) - 1)), ((t0 + TILE - 1) - begin_m)) <= window):
                     fold(True, held_any1, held_m2, held_s2, n_l, window, S1, scale, first_l, p_s, o_s, first_m)
                 else:
                     fold(False, held_any1, held_m2, held_s2, n_l, window, S1, scale, first_l, p_s, o_s, first_m)
-                add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
+                    clean_s = all_finite(tile + AT_V, TILE * WIDTH_V, thread, THREADS)
+                if clean_s:
+                    add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
+                else:
+                    add_taken_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)
             wait_for_copies()

@@ -122,6 +122,30 @@ def shaped(context, array, shape):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -215,16 +239,16 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, s1, old_s6):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
-    t6 = 0.0 if s1 == 0.0 else t4 * s1
+    t6 = times(t4, s1)
     s1 = t6
     t7 = t4 * t4
-    t8 = 0.0 if old_s6 == 0.0 else t7 * old_s6
+    t8 = times(t7, old_s6)
     s6 = t8
     return s, s1, s6
 
@@ -235,7 +259,7 @@ def fold_1(E1, x, m, h, n):
     s = f4(0.0)
     s1 = f4(0.0)
     s6 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -258,25 +282,25 @@ def value_2(s, s1):
 
 @njit(**PART)
 def rebase_2(old_m, m, s4, old_s2, s2, old_s5, old_s6):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
     t5 = t4 * t4
-    t6 = 0.0 if s4 == 0.0 else t5 * s4
-    t7 = old_s2 if np.isfinite(old_s2) else 0.0
-    t8 = s2 if np.isfinite(s2) else 0.0
+    t6 = times(t5, s4)
+    t7 = anchored(old_s2)
+    t8 = anchored(s2)
     t9 = t7 - t8
     t10 = t5 * t9
     t11 = 2.0 * t10
-    t12 = 0.0 if old_s5 == 0.0 else t11 * old_s5
+    t12 = times(t11, old_s5)
     t13 = t6 + t12
     t14 = t10 * t9
-    t15 = 0.0 if old_s6 == 0.0 else t14 * old_s6
+    t15 = times(t14, old_s6)
     t16 = t13 + t15
     s4 = t16
-    t17 = 0.0 if old_s5 == 0.0 else t5 * old_s5
-    t18 = 0.0 if old_s6 == 0.0 else t10 * old_s6
+    t17 = times(t5, old_s5)
+    t18 = times(t10, old_s6)
     t19 = t17 + t18
     s5 = t19
     return s4, s5
@@ -287,7 +311,7 @@ def fold_2(E1, h, s2, n):
     wide_vectors()
     s4 = f4(0.0)
     s5 = f4(0.0)
-    t2 = s2 if np.isfinite(s2) else 0.0
+    t2 = anchored(s2)
     for i_l in range(n):
         t1 = E1[i_l] * E1[i_l]
         t3 = h[i_l] - f4(t2)
@@ -303,50 +327,45 @@ def finish(m, s, s1, s6, s2, s4, s5, s3):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = t10 * s1
-    t14 = t13 if t5 else s1
-    s1 = t14
-    t15 = t3 * t3
-    t16 = t15 * 1.0
-    t17 = t16 != t16
-    t18 = t10 * t10
-    t19 = t18 * s6
-    t20 = t19 if t17 else s6
-    s6 = t20
-    t21 = 1.0 / s
-    t22 = t21 * s1
-    s2 = t22
-    t23 = s2
-    t24 = t23 - t23
-    t25 = t15 * t24
-    t26 = 2.0 * t25
-    t27 = t26 * 1.0
-    t28 = t16 + t27
-    t29 = t25 * t24
-    t30 = t29 * 1.0
-    t31 = t28 + t30
-    t32 = t31 != t31
-    t33 = nan if t32 else s4
-    s4 = t33
-    t34 = t25 * 1.0
-    t35 = t16 + t34
-    t36 = t35 != t35
-    t37 = nan if t36 else s5
-    s5 = t37
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = t9 * s1
+    t13 = t12 if t4 else s1
+    s1 = t13
+    t14 = t3 * t3
+    t15 = t14 != t14
+    t16 = t9 * t9
+    t17 = t16 * s6
+    t18 = t17 if t15 else s6
+    s6 = t18
+    t19 = 1.0 / s
+    t20 = t19 * s1
+    s2 = t20
+    t21 = s2
+    t22 = t21 - t21
+    t23 = t14 * t22
+    t24 = 2.0 * t23
+    t25 = t14 + t24
+    t26 = t23 * t22
+    t27 = t25 + t26
+    t28 = t27 != t27
+    t29 = nan if t28 else s4
+    s4 = t29
+    t30 = t14 + t23
+    t31 = t30 != t30
+    t32 = nan if t31 else s5
+    s5 = t32
     out0 = f4(s2)
-    t38 = t21 * t21
-    t39 = t38 * s4
-    s3 = t39
+    t33 = t19 * t19
+    t34 = t33 * s4
+    s3 = t34
     out1 = f4(s3)
     return s, s1, s6, s2, s4, s5, out0, s3, out1
 

@@ -88,6 +88,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -113,6 +129,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -136,25 +153,25 @@ def value_s2(s, s1):
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s == 0.0 else t4 * s
 
 
 @cuda.jit(device=True)
 def rebase_s1(m, m_new, s1):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s1 == 0.0 else t4 * s1
 
 
 @cuda.jit(device=True)
 def rebase_s6(m, m_new, s6):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     return 0.0 if s6 == 0.0 else t4 * t4 * s6
 
 
 @cuda.jit(device=True)
 def rebase_s4(m, m_new, s4, s2, s2_new, s5, s6):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     t5 = t4 * t4
     t9 = (s2 if math.isfinite(s2) else 0.0) - (s2_new if math.isfinite(s2_new) else 0.0)
     t10 = t5 * t9
@@ -164,7 +181,7 @@ def rebase_s4(m, m_new, s4, s2, s2_new, s5, s6):
 
 @cuda.jit(device=True)
 def rebase_s5(m, m_new, s5, s2, s2_new, s6):
-    t4 = math.exp((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))
+    t4 = f8(fast_exp(f4((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0))))
     t5 = t4 * t4
     t10 = t5 * ((s2 if math.isfinite(s2) else 0.0) - (s2_new if math.isfinite(s2_new) else 0.0))
     return (0.0 if s5 == 0.0 else t5 * s5) + (0.0 if s6 == 0.0 else t10 * s6)
@@ -181,8 +198,13 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     s2_old = value_s2(s_old, s1_old)
     m = m_old
     m_it = f4(-inf)
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
+        m_of = larger(m_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
@@ -191,11 +213,22 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     s6 = rebase_s6(m_old, m, s6_old) if seen_old > 0 else s6_old
     s6_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
+    s_of = f4(0.0)
+    s1_of = f4(0.0)
+    s6_of = f4(0.0)
     for i_l in range(SLOTS):
-        t3 = math.exp(v_x[i_l] - f4(t1))
-        s_it = s_it + sel(ok[i_l], t3, f4(0.0))
-        s1_it = s1_it + sel(ok[i_l], t3 * v_h[i_l], f4(0.0))
-        s6_it = s6_it + sel(ok[i_l], t3 * t3, f4(0.0))
+        t3 = fast_exp(v_x[i_l] - f4(t1))
+        s_of = s_of + t3
+        s1_of = s1_of + t3 * v_h[i_l]
+        s6_of = s6_of + t3 * t3
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s6_it = s6_it + sel(ok[i_l], s6_of, f4(0.0))
+            s6_of = f4(0.0)
+        unrolled()
     s = s + f8(s_it)
     s1 = s1 + f8(s1_it)
     s6 = s6 + f8(s6_it)
@@ -205,12 +238,20 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     s5 = rebase_s5(m_old, m, s5_old, s2_old, s2, s6_old) if seen_old > 0 else s5_old
     s5_it = f4(0.0)
     t9 = s2 if math.isfinite(s2) else 0.0
+    s4_of = f4(0.0)
+    s5_of = f4(0.0)
     for i_l in range(SLOTS):
-        t7 = math.exp(v_x[i_l] - f4(t1))
+        t7 = fast_exp(v_x[i_l] - f4(t1))
         t10 = v_h[i_l] - f4(t9)
         t11 = t7 * t7 * t10
-        s4_it = s4_it + sel(ok[i_l], t11 * t10, f4(0.0))
-        s5_it = s5_it + sel(ok[i_l], t11, f4(0.0))
+        s4_of = s4_of + t11 * t10
+        s5_of = s5_of + t11
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s4_it = s4_it + sel(ok[i_l], s4_of, f4(0.0))
+            s4_of = f4(0.0)
+            s5_it = s5_it + sel(ok[i_l], s5_of, f4(0.0))
+            s5_of = f4(0.0)
+        unrolled()
     s4 = s4 + f8(s4_it)
     s5 = s5 + f8(s5_it)
     return seen, m, s, s1, s6, s4, s5
@@ -233,26 +274,26 @@ def combine(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, width):
 @cuda.jit(device=True)
 def settle_s(m, s):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
-    return t11 if t4 != t4 else s
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s
+    return t10 if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s1(m, s1):
     t1 = m
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s1
-    return t11 if t4 != t4 else s1
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m) * s1
+    return t10 if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
 def settle_s6(m, s6):
     t1 = m
     t3 = math.exp(t1 - t1)
-    t5 = t3 * t3 * 1.0
-    t11 = math.exp((m if m - m == 0.0 else f8(0)) - m)
-    return t11 * t11 * s6 if t5 != t5 else s6
+    t4 = t3 * t3
+    t10 = math.exp((m if m - m == 0.0 else f8(0)) - m)
+    return t10 * t10 * s6 if t4 != t4 else s6
 
 
 @cuda.jit(device=True)
@@ -260,11 +301,11 @@ def settle_s4(m, s2, s4):
     t1 = m
     t3 = math.exp(t1 - t1)
     t4 = t3 * t3
-    t6 = s2
-    t7 = t6 - t6
-    t8 = t4 * t7
-    t14 = t4 * 1.0 + 2.0 * t8 * 1.0 + t8 * t7 * 1.0
-    return nan if t14 != t14 else s4
+    t5 = s2
+    t6 = t5 - t5
+    t7 = t4 * t6
+    t11 = t4 + 2.0 * t7 + t7 * t6
+    return nan if t11 != t11 else s4
 
 
 @cuda.jit(device=True)
@@ -272,9 +313,9 @@ def settle_s5(m, s2, s5):
     t1 = m
     t3 = math.exp(t1 - t1)
     t4 = t3 * t3
-    t6 = s2
-    t10 = t4 * 1.0 + t4 * (t6 - t6) * 1.0
-    return nan if t10 != t10 else s5
+    t5 = s2
+    t8 = t4 + t4 * (t5 - t5)
+    return nan if t8 != t8 else s5
 
 
 @cuda.jit(device=True)
@@ -455,7 +496,7 @@ def plan(x, h):
     arrays = {'x': x, 'h': h}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

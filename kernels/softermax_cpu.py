@@ -65,6 +65,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -178,11 +202,11 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = exp8(t3 * 0.6931471805599453)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     return s
 
@@ -191,7 +215,7 @@ def rebase_1(old_m, m, s):
 def fold_1(x, m, n):
     wide_vectors()
     s = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2 * f4(0.6931471805599453))
@@ -204,16 +228,15 @@ def finish(m, s):
     t1 = m
     t2 = t1 - t1
     t3 = exp8(t2 * 0.6931471805599453)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = exp8(t9 * 0.6931471805599453)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = exp8(t8 * 0.6931471805599453)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
     return s
 
 

@@ -75,6 +75,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -168,14 +192,14 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, s1):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     t6 = t4 * t4
-    t7 = 0.0 if s1 == 0.0 else t6 * s1
+    t7 = times(t6, s1)
     s1 = t7
     return s, s1
 
@@ -185,7 +209,7 @@ def fold_1(x, m, n):
     wide_vectors()
     s = f4(0.0)
     s1 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -200,38 +224,36 @@ def finish(m, s, s1, s2, N, p1):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = t3 * t3
-    t14 = t13 * 1.0
-    t15 = t14 != t14
-    t16 = t10 * t10
-    t17 = t16 * s1
-    t18 = t17 if t15 else s1
-    s1 = t18
-    t19 = 1.0 / s
-    t20 = t19 * s
-    s2 = t20
-    t21 = s2 / f8(N)
-    p1 = t21
-    t22 = t19 * t19
-    t23 = t22 * s1
-    t24 = p1 * t19
-    t25 = (-2.0) * t24
-    t26 = t25 * s
-    t27 = t23 + t26
-    t28 = p1 * p1
-    t29 = t28 * f8(N)
-    t30 = t27 + t29
-    s3 = t30
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = t3 * t3
+    t13 = t12 != t12
+    t14 = t9 * t9
+    t15 = t14 * s1
+    t16 = t15 if t13 else s1
+    s1 = t16
+    t17 = 1.0 / s
+    t18 = t17 * s
+    s2 = t18
+    t19 = s2 / f8(N)
+    p1 = t19
+    t20 = t17 * t17
+    t21 = t20 * s1
+    t22 = p1 * t17
+    t23 = (-2.0) * t22
+    t24 = t23 * s
+    t25 = t21 + t24
+    t26 = p1 * p1
+    t27 = t26 * f8(N)
+    t28 = t25 + t27
+    s3 = t28
     return s, s1, s2, p1, s3
 
 

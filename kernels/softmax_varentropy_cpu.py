@@ -78,6 +78,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -171,23 +195,23 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, old_s, old_s1, s4):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if old_s == 0.0 else t4 * old_s
+    t5 = times(t4, old_s)
     s = t5
-    t6 = 0.0 if old_s1 == 0.0 else t4 * old_s1
+    t6 = times(t4, old_s1)
     t7 = t4 * t3
-    t8 = 0.0 if old_s == 0.0 else t7 * old_s
+    t8 = times(t7, old_s)
     t9 = t6 + t8
     s1 = t9
-    t10 = 0.0 if s4 == 0.0 else t4 * s4
+    t10 = times(t4, s4)
     t11 = 2.0 * t7
-    t12 = 0.0 if old_s1 == 0.0 else t11 * old_s1
+    t12 = times(t11, old_s1)
     t13 = t10 + t12
     t14 = t7 * t3
-    t15 = 0.0 if old_s == 0.0 else t14 * old_s
+    t15 = times(t14, old_s)
     t16 = t13 + t15
     s4 = t16
     return s, s1, s4
@@ -199,7 +223,7 @@ def fold_1(x, m, n):
     s = f4(0.0)
     s1 = f4(0.0)
     s4 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -216,60 +240,56 @@ def finish(m, s, s1, s4, s2, p1, s3):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = t3 * t2
-    t14 = t13 * 1.0
-    t15 = t4 + t14
-    t16 = t15 != t15
-    t17 = nan if t16 else s1
-    s1 = t17
-    t18 = 2.0 * t13
-    t19 = t18 * 1.0
-    t20 = t4 + t19
-    t21 = t13 * t2
-    t22 = t21 * 1.0
-    t23 = t20 + t22
-    t24 = t23 != t23
-    t25 = nan if t24 else s4
-    s4 = t25
-    t26 = 1.0 / s
-    t27 = t26 * s1
-    t28 = np.log(s)
-    t29 = t28 * t26
-    t30 = -t29
-    t31 = t30 * s
-    t32 = t27 + t31
-    s2 = t32
-    t33 = -s2
-    p1 = t33
-    t34 = t26 * s4
-    t35 = (-2.0) * t29
-    t36 = p1 * t26
-    t37 = 2.0 * t36
-    t38 = t35 + t37
-    t39 = t38 * s1
-    t40 = t34 + t39
-    t41 = t28 * t28
-    t42 = t41 * t26
-    t43 = t28 * p1
-    t44 = t43 * t26
-    t45 = (-2.0) * t44
-    t46 = t42 + t45
-    t47 = p1 * p1
-    t48 = t47 * t26
-    t49 = t46 + t48
-    t50 = t49 * s
-    t51 = t40 + t50
-    s3 = t51
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = t3 * t2
+    t13 = t3 + t12
+    t14 = t13 != t13
+    t15 = nan if t14 else s1
+    s1 = t15
+    t16 = 2.0 * t12
+    t17 = t3 + t16
+    t18 = t12 * t2
+    t19 = t17 + t18
+    t20 = t19 != t19
+    t21 = nan if t20 else s4
+    s4 = t21
+    t22 = 1.0 / s
+    t23 = t22 * s1
+    t24 = np.log(s)
+    t25 = t24 * t22
+    t26 = -t25
+    t27 = t26 * s
+    t28 = t23 + t27
+    s2 = t28
+    t29 = -s2
+    p1 = t29
+    t30 = t22 * s4
+    t31 = (-2.0) * t25
+    t32 = p1 * t22
+    t33 = 2.0 * t32
+    t34 = t31 + t33
+    t35 = t34 * s1
+    t36 = t30 + t35
+    t37 = t24 * t24
+    t38 = t37 * t22
+    t39 = t24 * p1
+    t40 = t39 * t22
+    t41 = (-2.0) * t40
+    t42 = t38 + t41
+    t43 = p1 * p1
+    t44 = t43 * t22
+    t45 = t42 + t44
+    t46 = t45 * s
+    t47 = t36 + t46
+    s3 = t47
     out0 = f4(s3)
     return s, s1, s4, s2, p1, s3, out0
 

@@ -76,6 +76,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -176,13 +200,13 @@ def value_1(m):
 
 @njit(**PART)
 def rebase_1(old_p2, p2, s1, s3):
-    t1 = old_p2 if np.isfinite(old_p2) else 0.0
-    t2 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(old_p2)
+    t2 = anchored(p2)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s1 == 0.0 else t4 * s1
+    t5 = times(t4, s1)
     s1 = t5
-    t6 = 0.0 if s3 == 0.0 else t4 * s3
+    t6 = times(t4, s3)
     s3 = t6
     return s1, s3
 
@@ -192,7 +216,7 @@ def fold_1(x, p2, v, n):
     wide_vectors()
     s1 = f4(0.0)
     s3 = f4(0.0)
-    t1 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p2)
     t4 = 0.0 - t1
     t5 = math.exp(t4)
     for i_l in range(n):
@@ -214,32 +238,31 @@ def finish(m, p2, s1, s3, p1, s, s2):
     t2 = p2
     t3 = t2 - t2
     t4 = math.exp(t3)
-    t5 = t4 * 1.0
-    t6 = t5 != t5
-    t7 = p2 - p2
-    t8 = t7 == 0.0
-    t9 = p2 if t8 else f8(0)
-    t10 = t9 - p2
-    t11 = math.exp(t10)
-    t12 = t11 * s1
-    t13 = t12 if t6 else s1
-    s1 = t13
-    t14 = t11 * s3
-    t15 = t14 if t6 else s3
-    s3 = t15
-    t16 = t1 - m
-    t17 = math.exp(t16)
-    p1 = t17
-    t18 = p1 * s1
-    s = t18
-    t19 = p1 * s3
-    s2 = t19
-    t20 = -m
-    t21 = math.exp(t20)
-    t22 = 1e-08 * t21
-    t23 = s2 + t22
-    t24 = s / t23
-    out0 = f4(t24)
+    t5 = t4 != t4
+    t6 = p2 - p2
+    t7 = t6 == 0.0
+    t8 = p2 if t7 else f8(0)
+    t9 = t8 - p2
+    t10 = math.exp(t9)
+    t11 = t10 * s1
+    t12 = t11 if t5 else s1
+    s1 = t12
+    t13 = t10 * s3
+    t14 = t13 if t5 else s3
+    s3 = t14
+    t15 = t1 - m
+    t16 = math.exp(t15)
+    p1 = t16
+    t17 = p1 * s1
+    s = t17
+    t18 = p1 * s3
+    s2 = t18
+    t19 = -m
+    t20 = math.exp(t19)
+    t21 = 1e-08 * t20
+    t22 = s2 + t21
+    t23 = s / t22
+    out0 = f4(t23)
     return p2, s1, s3, p1, s, s2, out0
 
 

@@ -79,6 +79,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -104,6 +120,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -127,13 +144,13 @@ def value_p2(m):
 
 @cuda.jit(device=True)
 def rebase_s1(p2, p2_new, s1):
-    t4 = math.exp((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
+    t4 = f8(fast_exp(f4((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))))
     return 0.0 if s1 == 0.0 else t4 * s1
 
 
 @cuda.jit(device=True)
 def rebase_s3(p2, p2_new, s3):
-    t4 = math.exp((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))
+    t4 = f8(fast_exp(f4((p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0))))
     return 0.0 if s3 == 0.0 else t4 * s3
 
 
@@ -148,8 +165,13 @@ def fold(seen_old, m_old, s1_old, s3_old, ok, v_x, v_v):
     p2_old = value_p2(m_old)
     m = m_old
     m_it = f4(-inf)
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
+        m_of = larger(m_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     p2 = value_p2(m)
     s1 = rebase_s1(p2_old, p2, s1_old) if seen_old > 0 else s1_old
@@ -158,10 +180,18 @@ def fold(seen_old, m_old, s1_old, s3_old, ok, v_x, v_v):
     s3_it = f4(0.0)
     t1 = p2 if math.isfinite(p2) else 0.0
     t5 = math.exp(0.0 - t1)
+    s1_of = f4(0.0)
+    s3_of = f4(0.0)
     for i_l in range(SLOTS):
-        t6 = math.exp(v_x[i_l] - f4(t1)) - f4(t5)
-        s1_it = s1_it + sel(ok[i_l], larger(t6, f4(0.0)) * v_v[i_l], f4(0.0))
-        s3_it = s3_it + sel(ok[i_l], abs(t6), f4(0.0))
+        t6 = fast_exp(v_x[i_l] - f4(t1)) - f4(t5)
+        s1_of = s1_of + larger(t6, f4(0.0)) * v_v[i_l]
+        s3_of = s3_of + abs(t6)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s1_it = s1_it + sel(ok[i_l], s1_of, f4(0.0))
+            s1_of = f4(0.0)
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+        unrolled()
     s1 = s1 + f8(s1_it)
     s3 = s3 + f8(s3_it)
     return seen, m, s1, s3
@@ -181,17 +211,17 @@ def combine(seen_old, m_old, s1_old, s3_old, width):
 @cuda.jit(device=True)
 def settle_s1(p2, s1):
     t1 = p2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * s1
-    return t11 if t4 != t4 else s1
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * s1
+    return t10 if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
 def settle_s3(p2, s3):
     t1 = p2
-    t4 = math.exp(t1 - t1) * 1.0
-    t11 = math.exp((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * s3
-    return t11 if t4 != t4 else s3
+    t3 = math.exp(t1 - t1)
+    t10 = math.exp((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * s3
+    return t10 if t3 != t3 else s3
 
 
 @cuda.jit(device=True)
@@ -359,7 +389,7 @@ def plan(x, v):
     arrays = {'x': x, 'v': v}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -79,6 +79,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -127,19 +151,19 @@ def value_1(s, s2):
 
 @njit(**PART)
 def rebase_1(old_p1, p1, old_s3, old_s4):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = 1.3 * t3
     t5 = np.cos(t4)
-    t6 = 0.0 if old_s3 == 0.0 else t5 * old_s3
+    t6 = times(t5, old_s3)
     t7 = np.sin(t4)
     t8 = -t7
-    t9 = 0.0 if old_s4 == 0.0 else t8 * old_s4
+    t9 = times(t8, old_s4)
     t10 = t6 + t9
     s3 = t10
-    t11 = 0.0 if old_s4 == 0.0 else t5 * old_s4
-    t12 = 0.0 if old_s3 == 0.0 else t7 * old_s3
+    t11 = times(t5, old_s4)
+    t12 = times(t7, old_s3)
     t13 = t11 + t12
     s4 = t13
     return s3, s4
@@ -150,7 +174,7 @@ def fold_1(x, p1, n):
     wide_vectors()
     s3 = 0.0
     s4 = 0.0
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = f8(x[i_l]) - t1
         t3 = 1.3 * t2
@@ -169,19 +193,16 @@ def finish(s, s2, p1, s3, s4):
     t3 = t2 - t2
     t4 = 1.3 * t3
     t5 = np.cos(t4)
-    t6 = t5 * 1.0
-    t7 = np.sin(t4)
-    t8 = -t7
-    t9 = t8 * 1.0
-    t10 = t6 + t9
-    t11 = t10 != t10
-    t12 = nan if t11 else s3
-    s3 = t12
-    t13 = t7 * 1.0
-    t14 = t6 + t13
-    t15 = t14 != t14
-    t16 = nan if t15 else s4
-    s4 = t16
+    t6 = np.sin(t4)
+    t7 = -t6
+    t8 = t5 + t7
+    t9 = t8 != t8
+    t10 = nan if t9 else s3
+    s3 = t10
+    t11 = t5 + t6
+    t12 = t11 != t11
+    t13 = nan if t12 else s4
+    s4 = t13
     out0 = f4(s3)
     out1 = f4(s4)
     return p1, s3, s4, out0, out1

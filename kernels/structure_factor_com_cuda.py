@@ -40,7 +40,7 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import libdevice, types
 from numba.cuda.extending import intrinsic
 
 
@@ -81,6 +81,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -93,6 +109,35 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+
+def to_whole(mode):
+    """A float rounded to a whole number, as a float."""
+    def typed(context, a):
+        def emit(context, builder, signature, args):
+            letter, kind = ("f", "f32") if a == types.float32 else ("d", "f64")
+            text = "cvt." + mode + "." + kind + "." + kind + " $0, $1;"
+            return builder.call(ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type]), text, "=" + letter + "," + letter), args)
+        return a(a), emit
+    return intrinsic(typed)
+
+rint = to_whole("rni")
+
+@cuda.jit(device=True)
+def half_turns(x):
+    """An angle in half turns between −1 and 1, as exact as a float32."""
+    turns = f8(x) * 0.15915494309189535
+    return f4(2 * (turns - rint(turns)))
+
+@cuda.jit(device=True)
+def cos(x):
+    """Of an angle made small in float64: no x is so large that it takes numbers or tables in memory."""
+    return type(x)(libdevice.cospif(half_turns(x)))
+
+@cuda.jit(device=True)
+def sin(x):
+    """As cos."""
+    return type(x)(libdevice.sinpif(half_turns(x)))
+
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -117,16 +162,16 @@ def value_p1(s, s2):
 @cuda.jit(device=True)
 def rebase_s3(p1, p1_new, s3, s4):
     t4 = 1.3 * ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0))
-    t5 = math.cos(t4)
-    t8 = -math.sin(t4)
+    t5 = cos(t4)
+    t8 = -sin(t4)
     return (0.0 if s3 == 0.0 else t5 * s3) + (0.0 if s4 == 0.0 else t8 * s4)
 
 
 @cuda.jit(device=True)
 def rebase_s4(p1, p1_new, s4, s3):
     t4 = 1.3 * ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0))
-    t5 = math.cos(t4)
-    t7 = math.sin(t4)
+    t5 = cos(t4)
+    t7 = sin(t4)
     return (0.0 if s4 == 0.0 else t5 * s4) + (0.0 if s3 == 0.0 else t7 * s3)
 
 
@@ -143,9 +188,17 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, ok, v_m, v_x):
     s_it = 0.0
     s2 = s2_old
     s2_it = 0.0
+    s_of = 0.0
+    s2_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_m[i_l]) * f8(v_x[i_l]), 0.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_m[i_l]), 0.0)
+        s_of = s_of + f8(v_m[i_l]) * f8(v_x[i_l])
+        s2_of = s2_of + f8(v_m[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     p1 = value_p1(s, s2)
@@ -154,10 +207,18 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, ok, v_m, v_x):
     s4 = rebase_s4(p1_old, p1, s4_old, s3_old) if seen_old > 0 else s4_old
     s4_it = f4(0.0)
     t2 = p1 if math.isfinite(p1) else 0.0
+    s3_of = f4(0.0)
+    s4_of = f4(0.0)
     for i_l in range(SLOTS):
         t4 = f4(1.3) * (v_x[i_l] - f4(t2))
-        s3_it = s3_it + sel(ok[i_l], math.cos(t4), f4(0.0))
-        s4_it = s4_it + sel(ok[i_l], math.sin(t4), f4(0.0))
+        s3_of = s3_of + cos(t4)
+        s4_of = s4_of + sin(t4)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s3_it = s3_it + sel(ok[i_l], s3_of, f4(0.0))
+            s3_of = f4(0.0)
+            s4_it = s4_it + sel(ok[i_l], s4_of, f4(0.0))
+            s4_of = f4(0.0)
+        unrolled()
     s3 = s3 + f8(s3_it)
     s4 = s4 + f8(s4_it)
     return seen, s, s2, s3, s4
@@ -179,16 +240,16 @@ def combine(seen_old, s_old, s2_old, s3_old, s4_old, width):
 def settle_s3(p1, s3):
     t1 = p1
     t3 = 1.3 * (t1 - t1)
-    t9 = math.cos(t3) * 1.0 + -math.sin(t3) * 1.0
-    return nan if t9 != t9 else s3
+    t7 = cos(t3) + -sin(t3)
+    return nan if t7 != t7 else s3
 
 
 @cuda.jit(device=True)
 def settle_s4(p1, s4):
     t1 = p1
     t3 = 1.3 * (t1 - t1)
-    t8 = math.cos(t3) * 1.0 + math.sin(t3) * 1.0
-    return nan if t8 != t8 else s4
+    t6 = cos(t3) + sin(t3)
+    return nan if t6 != t6 else s4
 
 
 @cuda.jit(device=True)
@@ -349,7 +410,7 @@ def plan(m, x):
     arrays = {'m': m, 'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -41,6 +41,7 @@ import time
 from math import prod
 
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.extending import intrinsic
 
@@ -80,6 +81,28 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -103,7 +126,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -203,7 +226,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3):
             s7 = s7 + r2
             s8 = s8 + r3
             r0 = fold_0b(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0b(x_tile, n, f8)
             s = s + f8(r0)
         p1, s2, out0[b], s3, out1[b], s4, out2[b], s5, out3[b] = finish(s, N, p1, s1, s2, n_l, s6, s3, s7, s4, s8, s5)

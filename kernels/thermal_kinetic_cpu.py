@@ -119,6 +119,38 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -150,7 +182,7 @@ def ahead(tile, distance, count, line):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -188,22 +220,22 @@ def value_1(p1, s, s2, n_c):
 def rebase_1(s1, old_p1, p1, old_s, n_c, old_s2):
     t1 = 0.0
     for i_c in range(n_c):
-        t2 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t3 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t2 = anchored(old_p1[i_c])
+        t3 = anchored(p1[i_c])
         t4 = t2 - t3
         t5 = 2.0 * t4
         t6 = old_p1[i_c] == t2
         t7 = f8(0) if t6 else old_s[i_c]
-        t8 = 0.0 if t7 == 0.0 else t5 * t7
+        t8 = times(t5, t7)
         t1 = t1 + t8
     t9 = s1 + t1
     t10 = 0.0
     for i_c in range(n_c):
-        t11 = old_p1[i_c] if np.isfinite(old_p1[i_c]) else 0.0
-        t12 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+        t11 = anchored(old_p1[i_c])
+        t12 = anchored(p1[i_c])
         t13 = t11 - t12
         t14 = t13 * t13
-        t15 = 0.0 if old_s2 == 0.0 else t14 * old_s2
+        t15 = times(t14, old_s2)
         t10 = t10 + t15
     t16 = t9 + t10
     s1 = t16
@@ -217,7 +249,7 @@ def fold_1(m, v, p1, n_c, n, real):
     for i_l in range(n):
         t1 = real(0.0)
         for i_c in range(n_c):
-            t2 = p1[i_c] if np.isfinite(p1[i_c]) else 0.0
+            t2 = anchored(p1[i_c])
             t3 = apart(real(v[i_l, i_c]), t2, real)
             t4 = real(m[i_l]) * t3
             t5 = t4 * t3
@@ -246,39 +278,38 @@ def finish(p1, s, s2, n_c, s1, s3, out1):
         t11 = p1[i_c]
         t12 = t11 - t11
         t13 = t12 * t12
-        t14 = t13 * 1.0
-        t10 = t10 + t14
-    t15 = t9 + t10
-    t16 = t15 != t15
-    t17 = s1 - s1
-    t18 = t17 == 0.0
-    t19 = 0.0
+        t10 = t10 + t13
+    t14 = t9 + t10
+    t15 = t14 != t14
+    t16 = s1 - s1
+    t17 = t16 == 0.0
+    t18 = 0.0
     for i_c in range(n_c):
-        t20 = p1[i_c] - p1[i_c]
-        t21 = t20 == 0.0
-        t22 = p1[i_c] if t21 else f8(0)
-        t23 = t22 - p1[i_c]
-        t24 = 2.0 * t23
-        t25 = p1[i_c] == t22
-        t26 = f8(0) if t25 else s[i_c]
-        t27 = t24 * t26
-        t19 = t19 + t27
-    t28 = s1 + t19
-    t29 = 0.0
+        t19 = p1[i_c] - p1[i_c]
+        t20 = t19 == 0.0
+        t21 = p1[i_c] if t20 else f8(0)
+        t22 = t21 - p1[i_c]
+        t23 = 2.0 * t22
+        t24 = p1[i_c] == t21
+        t25 = f8(0) if t24 else s[i_c]
+        t26 = t23 * t25
+        t18 = t18 + t26
+    t27 = s1 + t18
+    t28 = 0.0
     for i_c in range(n_c):
-        t30 = p1[i_c] - p1[i_c]
-        t31 = t30 == 0.0
-        t32 = p1[i_c] if t31 else f8(0)
-        t33 = t32 - p1[i_c]
-        t34 = t33 * t33
-        t35 = t34 * s2
-        t29 = t29 + t35
-    t36 = t28 + t29
-    t37 = t36 if t18 else nan
-    t38 = t37 if t16 else s1
-    s1 = t38
-    t39 = 0.5 * s1
-    s3 = t39
+        t29 = p1[i_c] - p1[i_c]
+        t30 = t29 == 0.0
+        t31 = p1[i_c] if t30 else f8(0)
+        t32 = t31 - p1[i_c]
+        t33 = t32 * t32
+        t34 = t33 * s2
+        t28 = t28 + t34
+    t35 = t27 + t28
+    t36 = t35 if t17 else nan
+    t37 = t36 if t15 else s1
+    s1 = t37
+    t38 = 0.5 * s1
+    s3 = t38
     out0 = f4(s3)
     for i_c in range(n_c):
         out1[i_c] = f4(s[i_c])

@@ -109,6 +109,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -147,7 +148,7 @@ def rebase_s1(s1, p1, p1_new, s, n_c, s2):
 def fold(seen_old, s2_old, s1_old, slots, first, span, thread, length, n_c, s_old, s, p1_old, cells_m, skew_m, shift_m, mask_m, cells_v, skew_v, shift_v, mask_v, p1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, s2_old, s1_old
     seen = i4(seen_old + many)
@@ -157,12 +158,12 @@ def fold(seen_old, s2_old, s1_old, slots, first, span, thread, length, n_c, s_ol
     s2 = s2_old
     s2_it = 0.0
     for i_l in range(slots):
-        s2_it = s2_it + sel(first + i_l * span + thread < length, f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]), 0.0)
+        s2_it = s2_it + f8(sel(i4(first + i_l * span + thread) < i4(length), cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)], f4(0.0)))
     s2 = s2 + s2_it
     for i_l in range(slots):
         for i_c in range(n_c):
             t1 = f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * f8(cells_v[cell(i_l * span + thread, n_c, i_c + skew_v, shift_v, mask_v)])
-            s[i_c] = s[i_c] + sel(first + i_l * span + thread < length, t1, 0.0)
+            s[i_c] = s[i_c] + sel(i4(first + i_l * span + thread) < i4(length), t1, 0.0)
     value_p1(p1, s2, s, n_c)
     s1 = rebase_s1(s1_old, p1_old, p1, s_old, n_c, s2_old) if seen_old > 0 else s1_old
     s1_it = 0.0
@@ -172,7 +173,7 @@ def fold(seen_old, s2_old, s1_old, slots, first, span, thread, length, n_c, s_ol
             t3 = p1[i_c] if math.isfinite(p1[i_c]) else 0.0
             t4 = f8(cells_v[cell(i_l * span + thread, n_c, i_c + skew_v, shift_v, mask_v)]) - t3
             t2 = t2 + f8(cells_m[cell(i_l * span + thread, 1, skew_m, shift_m, mask_m)]) * t4 * t4
-        s1_it = s1_it + sel(first + i_l * span + thread < length, t2, 0.0)
+        s1_it = s1_it + sel(i4(first + i_l * span + thread) < i4(length), t2, 0.0)
     s1 = s1 + s1_it
     return seen, s2, s1
 
@@ -199,22 +200,22 @@ def settle_s1(p1, n_c, s1, s, s2):
     t1 = 0.0
     for i_c in range(n_c):
         t2 = p1[i_c]
-        t1 = t1 + 2.0 * (t2 - t2) * (f8(0) if p1[i_c] == t2 else 1.0)
+        t1 = t1 + 2.0 * (t2 - t2) * f8(f4(0) if p1[i_c] == t2 else f4(1.0))
     t9 = 0.0
     for i_c in range(n_c):
         t10 = p1[i_c]
         t11 = t10 - t10
-        t9 = t9 + t11 * t11 * 1.0
-    t14 = 1.0 + t1 + t9
-    t18 = 0.0
+        t9 = t9 + t11 * t11
+    t13 = 1.0 + t1 + t9
+    t17 = 0.0
     for i_c in range(n_c):
-        t21 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
-        t18 = t18 + 2.0 * (t21 - p1[i_c]) * (f8(0) if p1[i_c] == t21 else s[i_c])
-    t28 = 0.0
+        t20 = p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)
+        t17 = t17 + 2.0 * (t20 - p1[i_c]) * (f8(0) if p1[i_c] == t20 else s[i_c])
+    t27 = 0.0
     for i_c in range(n_c):
-        t32 = (p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]
-        t28 = t28 + t32 * t32 * s2
-    return (s1 + t18 + t28 if s1 - s1 == 0.0 else nan) if t14 != t14 else s1
+        t31 = (p1[i_c] if p1[i_c] - p1[i_c] == 0.0 else f8(0)) - p1[i_c]
+        t27 = t27 + t31 * t31 * s2
+    return (s1 + t17 + t27 if s1 - s1 == 0.0 else nan) if t13 != t13 else s1
 
 
 @cuda.jit(device=True)

@@ -75,6 +75,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -169,14 +193,14 @@ def fold_0(t, n):
 @njit(**PART)
 def rebase_1(old_m, m, s, s2, m2):
     t1 = 1.0 / 3.0
-    t2 = old_m if np.isfinite(old_m) else 0.0
-    t3 = m if np.isfinite(m) else 0.0
+    t2 = anchored(old_m)
+    t3 = anchored(m)
     t4 = t2 - t3
     t5 = t1 * t4
     t6 = math.exp(t5)
-    t7 = 0.0 if s == 0.0 else t6 * s
+    t7 = times(t6, s)
     s = t7
-    t8 = 0.0 if s2 == 0.0 else t6 * s2
+    t8 = times(t6, s2)
     s2 = t8
     t9 = m2 == (-inf)
     t10 = m2 * t6
@@ -192,7 +216,7 @@ def fold_1(t, m, v, n):
     s2 = f4(0.0)
     m2 = f4(-inf)
     t1 = 1.0 / 3.0
-    t2 = m if np.isfinite(m) else 0.0
+    t2 = anchored(m)
     for i_l in range(n):
         t3 = t[i_l] - f4(t2)
         t4 = f4(t1) * t3
@@ -213,32 +237,31 @@ def finish(m, s, s2, m2):
     t3 = t2 - t2
     t4 = t1 * t3
     t5 = math.exp(t4)
-    t6 = t5 * 1.0
-    t7 = t6 != t6
-    t8 = m - m
-    t9 = t8 == 0.0
-    t10 = m if t9 else f8(0)
-    t11 = t10 - m
-    t12 = t1 * t11
-    t13 = math.exp(t12)
-    t14 = t13 * s
-    t15 = t14 if t7 else s
-    s = t15
-    t16 = t13 * s2
-    t17 = t16 if t7 else s2
-    s2 = t17
-    t18 = 1.0 == (-inf)
-    t19 = 1.0 * t5
-    t20 = 1.0 if t18 else t19
-    t21 = t20 != t20
-    t22 = m2 == (-inf)
-    t23 = m2 * t13
-    t24 = m2 if t22 else t23
-    t25 = t24 if t21 else m2
-    m2 = t25
+    t6 = t5 != t5
+    t7 = m - m
+    t8 = t7 == 0.0
+    t9 = m if t8 else f8(0)
+    t10 = t9 - m
+    t11 = t1 * t10
+    t12 = math.exp(t11)
+    t13 = t12 * s
+    t14 = t13 if t6 else s
+    s = t14
+    t15 = t12 * s2
+    t16 = t15 if t6 else s2
+    s2 = t16
+    t17 = 1.0 == (-inf)
+    t18 = 1.0 * t5
+    t19 = 1.0 if t17 else t18
+    t20 = t19 != t19
+    t21 = m2 == (-inf)
+    t22 = m2 * t12
+    t23 = m2 if t21 else t22
+    t24 = t23 if t20 else m2
+    m2 = t24
     out0 = f4(s)
-    t26 = s / s2
-    out1 = f4(t26)
+    t25 = s / s2
+    out1 = f4(t25)
     out2 = f4(m2)
     return s, s2, m2, out0, out1, out2
 

@@ -75,6 +75,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -100,6 +116,7 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
@@ -118,20 +135,20 @@ SLOTS = TILE + 1
 
 @cuda.jit(device=True)
 def rebase_s(m, m_new, s):
-    t6 = math.exp(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))
+    t6 = f8(fast_exp(f4(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))))
     return 0.0 if s == 0.0 else t6 * s
 
 
 @cuda.jit(device=True)
 def rebase_s2(m, m_new, s2):
-    t6 = math.exp(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))
+    t6 = f8(fast_exp(f4(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))))
     return 0.0 if s2 == 0.0 else t6 * s2
 
 
 @cuda.jit(device=True)
 def rebase_m2(m2, m, m_new):
-    t8 = m2 * math.exp(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))
-    return m2 if m2 == -inf else t8
+    t7 = f8(fast_exp(f4(1.0 / 3.0 * ((m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)))))
+    return m2 if m2 == -inf else m2 * t7
 
 
 @cuda.jit(device=True)
@@ -144,8 +161,13 @@ def fold(seen_old, m_old, s_old, s2_old, m2_old, ok, v_t, v_v):
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
+    m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_t[i_l], f4(-inf)))
+        m_of = larger(m_of, v_t[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+        unrolled()
     m = larger(m, f8(m_it))
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
@@ -155,11 +177,22 @@ def fold(seen_old, m_old, s_old, s2_old, m2_old, ok, v_t, v_v):
     m2_it = f4(-inf)
     t1 = 1.0 / 3.0
     t2 = m if math.isfinite(m) else 0.0
+    s_of = f4(0.0)
+    s2_of = f4(0.0)
+    m2_of = f4(-inf)
     for i_l in range(SLOTS):
-        t5 = math.exp(f4(t1) * (v_t[i_l] - f4(t2)))
-        s_it = s_it + sel(ok[i_l], t5 * v_v[i_l], f4(0.0))
-        s2_it = s2_it + sel(ok[i_l], t5, f4(0.0))
-        m2_it = larger(m2_it, sel(ok[i_l], abs(v_v[i_l]) * t5, f4(-inf)))
+        t5 = fast_exp(f4(t1) * (v_t[i_l] - f4(t2)))
+        s_of = s_of + t5 * v_v[i_l]
+        s2_of = s2_of + t5
+        m2_of = larger(m2_of, abs(v_v[i_l]) * t5)
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
+            s_of = f4(0.0)
+            s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
+            s2_of = f4(0.0)
+            m2_it = larger(m2_it, sel(ok[i_l], m2_of, f4(-inf)))
+            m2_of = f4(-inf)
+        unrolled()
     s = s + f8(s_it)
     s2 = s2 + f8(s2_it)
     m2 = larger(m2, f8(m2_it))
@@ -180,18 +213,18 @@ def combine(seen_old, m_old, s_old, s2_old, m2_old, width):
 def settle_s(m, s):
     t1 = 1.0 / 3.0
     t2 = m
-    t6 = math.exp(t1 * (t2 - t2)) * 1.0
-    t14 = math.exp(t1 * ((m if m - m == 0.0 else f8(0)) - m)) * s
-    return t14 if t6 != t6 else s
+    t5 = math.exp(t1 * (t2 - t2))
+    t13 = math.exp(t1 * ((m if m - m == 0.0 else f8(0)) - m)) * s
+    return t13 if t5 != t5 else s
 
 
 @cuda.jit(device=True)
 def settle_s2(m, s2):
     t1 = 1.0 / 3.0
     t2 = m
-    t6 = math.exp(t1 * (t2 - t2)) * 1.0
-    t14 = math.exp(t1 * ((m if m - m == 0.0 else f8(0)) - m)) * s2
-    return t14 if t6 != t6 else s2
+    t5 = math.exp(t1 * (t2 - t2))
+    t13 = math.exp(t1 * ((m if m - m == 0.0 else f8(0)) - m)) * s2
+    return t13 if t5 != t5 else s2
 
 
 @cuda.jit(device=True)
@@ -368,7 +401,7 @@ def plan(v, t):
     arrays = {'v': v, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -95,6 +95,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -132,7 +164,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -143,7 +175,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -175,33 +207,33 @@ def value_1(N, s3):
 
 @njit(**PART)
 def rebase_1(s, old_p1, p1, old_s3, s2, old_s1, old_N, s5, old_p2, p2, s6):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
-    t4 = 0.0 if old_s3 == 0.0 else t3 * old_s3
+    t4 = times(t3, old_s3)
     t5 = s + t4
     s = t5
     t6 = 2.0 * t3
-    t7 = 0.0 if old_s1 == 0.0 else t6 * old_s1
+    t7 = times(t6, old_s1)
     t8 = s2 + t7
     t9 = t3 * t3
-    t10 = 0.0 if f8(old_N) == 0.0 else t9 * f8(old_N)
+    t10 = times(t9, f8(old_N))
     t11 = t8 + t10
     s2 = t11
-    t12 = 0.0 if f8(old_N) == 0.0 else t3 * f8(old_N)
+    t12 = times(t3, f8(old_N))
     t13 = old_s1 + t12
     s1 = t13
-    t14 = old_p2 if np.isfinite(old_p2) else 0.0
-    t15 = p2 if np.isfinite(p2) else 0.0
+    t14 = anchored(old_p2)
+    t15 = anchored(p2)
     t16 = t14 - t15
     t17 = t16 * t16
-    t18 = 0.0 if f8(old_N) == 0.0 else t17 * f8(old_N)
+    t18 = times(t17, f8(old_N))
     t19 = s5 + t18
     s5 = t19
-    t20 = 0.0 if old_s1 == 0.0 else t16 * old_s1
+    t20 = times(t16, old_s1)
     t21 = s6 + t20
     t22 = t3 * t16
-    t23 = 0.0 if f8(old_N) == 0.0 else t22 * f8(old_N)
+    t23 = times(t22, f8(old_N))
     t24 = t21 + t23
     s6 = t24
     return s, s2, s1, s5, s6
@@ -214,8 +246,8 @@ def fold_1a(start, p1, x, p2, n):
     s2 = 0.0
     s1 = 0.0
     s6 = 0.0
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t5 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p1)
+    t5 = anchored(p2)
     for i_l in range(n):
         t2 = f8((start + i_l)) - t1
         t3 = t2 * f8(x[i_l])
@@ -233,7 +265,7 @@ def fold_1a(start, p1, x, p2, n):
 def fold_1b(x, p2, n, real):
     wide_vectors()
     s5 = real(0.0)
-    t1 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -248,74 +280,68 @@ def finish(N, p1, s, s3, s2, s1, p2, s5, s6, p3, s4):
     p1 = t2
     t3 = p1
     t4 = t3 - t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s - s
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * s3
-    t15 = s + t14
-    t16 = t15 if t9 else nan
-    t17 = t16 if t7 else s
-    s = t17
-    t18 = 2.0 * t4
-    t19 = t18 * 1.0
-    t20 = 1.0 + t19
-    t21 = t4 * t4
-    t22 = t21 * 1.0
-    t23 = t20 + t22
-    t24 = t23 != t23
-    t25 = nan if t24 else s2
-    s2 = t25
-    t26 = s1 - s1
-    t27 = t26 == 0.0
-    t28 = t13 * f8(N)
-    t29 = s1 + t28
-    t30 = t29 if t27 else nan
-    t31 = t30 if t7 else s1
-    s1 = t31
-    t32 = s3 / f8(N)
-    p2 = t32
-    t33 = p2
-    t34 = t33 - t33
-    t35 = t34 * t34
-    t36 = t35 * 1.0
-    t37 = 1.0 + t36
-    t38 = t37 != t37
-    t39 = s5 - s5
-    t40 = t39 == 0.0
-    t41 = p2 - p2
-    t42 = t41 == 0.0
-    t43 = p2 if t42 else f8(0)
-    t44 = t43 - p2
-    t45 = t44 * t44
-    t46 = t45 * f8(N)
-    t47 = s5 + t46
-    t48 = t47 if t40 else nan
-    t49 = t48 if t38 else s5
-    s5 = t49
-    t50 = t34 * 1.0
-    t51 = 1.0 + t50
-    t52 = t4 * t34
-    t53 = t52 * 1.0
-    t54 = t51 + t53
-    t55 = t54 != t54
-    t56 = nan if t55 else s6
-    s6 = t56
-    t57 = s / s2
-    out0 = f4(t57)
-    p3 = t57
-    t58 = (-2.0) * p3
-    t59 = t58 * s6
-    t60 = s5 + t59
-    t61 = p3 * p3
-    t62 = t61 * s2
-    t63 = t60 + t62
-    s4 = t63
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s - s
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * s3
+    t14 = s + t13
+    t15 = t14 if t8 else nan
+    t16 = t15 if t6 else s
+    s = t16
+    t17 = 2.0 * t4
+    t18 = 1.0 + t17
+    t19 = t4 * t4
+    t20 = t18 + t19
+    t21 = t20 != t20
+    t22 = nan if t21 else s2
+    s2 = t22
+    t23 = s1 - s1
+    t24 = t23 == 0.0
+    t25 = t12 * f8(N)
+    t26 = s1 + t25
+    t27 = t26 if t24 else nan
+    t28 = t27 if t6 else s1
+    s1 = t28
+    t29 = s3 / f8(N)
+    p2 = t29
+    t30 = p2
+    t31 = t30 - t30
+    t32 = t31 * t31
+    t33 = 1.0 + t32
+    t34 = t33 != t33
+    t35 = s5 - s5
+    t36 = t35 == 0.0
+    t37 = p2 - p2
+    t38 = t37 == 0.0
+    t39 = p2 if t38 else f8(0)
+    t40 = t39 - p2
+    t41 = t40 * t40
+    t42 = t41 * f8(N)
+    t43 = s5 + t42
+    t44 = t43 if t36 else nan
+    t45 = t44 if t34 else s5
+    s5 = t45
+    t46 = 1.0 + t31
+    t47 = t4 * t31
+    t48 = t46 + t47
+    t49 = t48 != t48
+    t50 = nan if t49 else s6
+    s6 = t50
+    t51 = s / s2
+    out0 = f4(t51)
+    p3 = t51
+    t52 = (-2.0) * p3
+    t53 = t52 * s6
+    t54 = s5 + t53
+    t55 = p3 * p3
+    t56 = t55 * s2
+    t57 = t54 + t56
+    s4 = t57
     out1 = f4(s4)
     return p1, s, s2, s1, p2, s5, s6, out0, p3, s4, out1
 
@@ -349,7 +375,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             old_p2 = p2
             N += 1 * n
             r0 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r0):
+            if not finite(r0):
                 r0 = fold_0(x_tile, n, f8)
             s3 = s3 + f8(r0)
             p1, p2 = value_1(N, s3)

@@ -99,6 +99,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -181,8 +197,13 @@ def fold(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_
     vN = vN_old + 1 * many
     s3 = s3_old
     s3_it = 0.0
+    s3_of = 0.0
     for i_l in range(SLOTS):
-        s3_it = s3_it + sel(ok[i_l], f8(v_x[i_l]), 0.0)
+        s3_of = s3_of + f8(v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+        unrolled()
     s3 = s3 + s3_it
     p1 = value_p1(vN)
     p2 = value_p2(s3, vN)
@@ -198,14 +219,31 @@ def fold(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_
     s6_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     t5 = p2 if math.isfinite(p2) else 0.0
+    s_of = 0.0
+    s2_of = 0.0
+    s1_of = 0.0
+    s5_of = 0.0
+    s6_of = 0.0
     for i_l in range(SLOTS):
         t2 = f8(i8(at[i_l])) - t1
-        s_it = s_it + sel(ok[i_l], t2 * f8(v_x[i_l]), 0.0)
-        s2_it = s2_it + sel(ok[i_l], t2 * t2, 0.0)
-        s1_it = s1_it + sel(ok[i_l], t2, 0.0)
+        s_of = s_of + t2 * f8(v_x[i_l])
+        s2_of = s2_of + t2 * t2
+        s1_of = s1_of + t2
         t6 = f8(v_x[i_l]) - t5
-        s5_it = s5_it + sel(ok[i_l], t6 * t6, 0.0)
-        s6_it = s6_it + sel(ok[i_l], t2 * t6, 0.0)
+        s5_of = s5_of + t6 * t6
+        s6_of = s6_of + t2 * t6
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
+            s1_of = 0.0
+            s5_it = s5_it + sel(ok[i_l], s5_of, 0.0)
+            s5_of = 0.0
+            s6_it = s6_it + sel(ok[i_l], s6_of, 0.0)
+            s6_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     s1 = s1 + s1_it
@@ -234,44 +272,44 @@ def combine(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, wid
 @cuda.jit(device=True)
 def settle_s(p1, s, s3):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s3
-    return (t13 if s - s == 0.0 else nan) if t4 != t4 else s
+    t3 = 1.0 + (t1 - t1)
+    t12 = s + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * s3
+    return (t12 if s - s == 0.0 else nan) if t3 != t3 else s
 
 
 @cuda.jit(device=True)
 def settle_s2(p1, s2):
     t1 = p1
     t2 = t1 - t1
-    t8 = 1.0 + 2.0 * t2 * 1.0 + t2 * t2 * 1.0
-    return nan if t8 != t8 else s2
+    t6 = 1.0 + 2.0 * t2 + t2 * t2
+    return nan if t6 != t6 else s2
 
 
 @cuda.jit(device=True)
 def settle_s1(p1, s1, vN):
     t1 = p1
-    t4 = 1.0 + (t1 - t1) * 1.0
-    t13 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
-    return (t13 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
+    t3 = 1.0 + (t1 - t1)
+    t12 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
+    return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
 def settle_s5(p2, s5, vN):
     t1 = p2
     t2 = t1 - t1
-    t5 = 1.0 + t2 * t2 * 1.0
-    t12 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
-    t15 = s5 + t12 * t12 * f8(vN)
-    return (t15 if s5 - s5 == 0.0 else nan) if t5 != t5 else s5
+    t4 = 1.0 + t2 * t2
+    t11 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
+    t14 = s5 + t11 * t11 * f8(vN)
+    return (t14 if s5 - s5 == 0.0 else nan) if t4 != t4 else s5
 
 
 @cuda.jit(device=True)
 def settle_s6(p2, p1, s6):
     t1 = p2
     t2 = t1 - t1
-    t5 = p1
-    t9 = 1.0 + t2 * 1.0 + (t5 - t5) * t2 * 1.0
-    return nan if t9 != t9 else s6
+    t4 = p1
+    t7 = 1.0 + t2 + (t4 - t4) * t2
+    return nan if t7 != t7 else s6
 
 
 @cuda.jit(device=True)
@@ -453,7 +491,7 @@ def plan(x):
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -68,6 +68,30 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -161,15 +185,15 @@ def fold_0(x, n):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, s1):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
     t6 = 1.5 * t3
     t7 = math.exp(t6)
-    t8 = 0.0 if s1 == 0.0 else t7 * s1
+    t8 = times(t7, s1)
     s1 = t8
     return s, s1
 
@@ -179,7 +203,7 @@ def fold_1(x, m, n):
     wide_vectors()
     s = f4(0.0)
     s1 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
+    t1 = anchored(m)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -195,32 +219,30 @@ def finish(m, s, s1, s2):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = 1.5 * t2
-    t14 = math.exp(t13)
-    t15 = t14 * 1.0
-    t16 = t15 != t15
-    t17 = 1.5 * t9
-    t18 = math.exp(t17)
-    t19 = t18 * s1
-    t20 = t19 if t16 else s1
-    s1 = t20
-    t21 = 1.0 / s
-    t22 = t21 ** 1.5
-    t23 = t22 * s1
-    s2 = t23
-    t24 = 1.0 - s2
-    t25 = t24 / 0.5
-    out0 = f4(t25)
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = 1.5 * t2
+    t13 = math.exp(t12)
+    t14 = t13 != t13
+    t15 = 1.5 * t8
+    t16 = math.exp(t15)
+    t17 = t16 * s1
+    t18 = t17 if t14 else s1
+    s1 = t18
+    t19 = 1.0 / s
+    t20 = t19 ** 1.5
+    t21 = t20 * s1
+    s2 = t21
+    t22 = 1.0 - s2
+    t23 = t22 / 0.5
+    out0 = f4(t23)
     return s, s1, s2, out0
 
 

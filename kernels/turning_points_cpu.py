@@ -15,10 +15,10 @@ One more element (a prime marks the new value)
     h2'  = h2
     h3'  = h3
     h4'  = h4
-    h5'  = h5 + (1 if l > 1 else 0) + h9·(−(1 if x[l] > h1 else 0) if l > 1 else 0) + h11·(−(1 if x[l] = h1 else 0) if l > 1 else 0) + h13·(−(1 if x[l] < h1 else 0) if l > 1 else 0)
-    h6'  = h6 + h10·(−(1 if x[l] > h1 else 0) if l > 1 else 0)
-    h7'  = h7 + h12·(−(1 if x[l] = h1 else 0) if l > 1 else 0)
-    h8'  = h8 + h14·(−(1 if x[l] < h1 else 0) if l > 1 else 0)
+    h5'  = h5 + (1 if l > 1 else 0) + (−h9·(1 if x[l] > h1 else 0) if l > 1 else 0) + (−h11·(1 if x[l] = h1 else 0) if l > 1 else 0) + (−h13·(1 if x[l] < h1 else 0) if l > 1 else 0)
+    h6'  = h6 + (−h10·(1 if x[l] > h1 else 0) if l > 1 else 0)
+    h7'  = h7 + (−h12·(1 if x[l] = h1 else 0) if l > 1 else 0)
+    h8'  = h8 + (−h14·(1 if x[l] < h1 else 0) if l > 1 else 0)
     h9'  = 1 if x[l] > h1 else 0
     h10' = 0
     h11' = 1 if x[l] = h1 else 0
@@ -31,19 +31,19 @@ Two states a and b
     h2'  = h2_a
     h3'  = h3_a
     h4'  = h4_a
-    h5'  = h5_a + h2_b + h5_b + h6_b·(1 if h4_b > h1_a else 0) + h7_b·(1 if h4_b = h1_a else 0) + h8_b·(1 if h4_b < h1_a else 0) + h9_a·(−(1 if h4_b > h1_a else 0) if h3_b else 0) + h11_a·(−(1 if h4_b = h1_a else 0) if h3_b else 0) + h13_a·(−(1 if h4_b < h1_a else 0) if h3_b else 0)
-    h6'  = h6_a + h10_a·(−(1 if h4_b > h1_a else 0) if h3_b else 0)
-    h7'  = h7_a + h12_a·(−(1 if h4_b = h1_a else 0) if h3_b else 0)
-    h8'  = h8_a + h14_a·(−(1 if h4_b < h1_a else 0) if h3_b else 0)
-    h9'  = h9_b + h10_b·(1 if h4_b > h1_a else 0)
+    h5'  = h5_a + h2_b + h5_b + (h6_b if h4_b > h1_a else 0) + (h7_b if h4_b = h1_a else 0) + (h8_b if h4_b < h1_a else 0) + (−h9_a·(1 if h4_b > h1_a else 0) if h3_b else 0) + (−h11_a·(1 if h4_b = h1_a else 0) if h3_b else 0) + (−h13_a·(1 if h4_b < h1_a else 0) if h3_b else 0)
+    h6'  = h6_a + (−h10_a·(1 if h4_b > h1_a else 0) if h3_b else 0)
+    h7'  = h7_a + (−h12_a·(1 if h4_b = h1_a else 0) if h3_b else 0)
+    h8'  = h8_a + (−h14_a·(1 if h4_b < h1_a else 0) if h3_b else 0)
+    h9'  = h9_b + (h10_b if h4_b > h1_a else 0)
     h10' = 0
-    h11' = h11_b + h12_b·(1 if h4_b = h1_a else 0)
+    h11' = h11_b + (h12_b if h4_b = h1_a else 0)
     h12' = 0
-    h13' = h13_b + h14_b·(1 if h4_b < h1_a else 0)
+    h13' = h13_b + (h14_b if h4_b < h1_a else 0)
     h14' = 0
 
 Laws:
-Certificate: sha256 8086665928ce7c3ce6343ac1e4e251f6d4eddec6ed2e54b21577f2c90da4af97
+Certificate: sha256 d32b0e8c46af953772924f7774acdfa1868795850dd55cf8b6e9b844380d17af
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python turning_points_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -106,53 +106,59 @@ def steps_0_of_row(h1, h2, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14, begi
     for i_l in range(begins, n):
         t3 = (start + i_l) > 1
         t4 = 1 if t3 else 0
-        t5 = h5 + f8(t4)
-        t6 = f8(x[i_l]) > h1
-        t7 = 1 if t6 else 0
-        t8 = -t7
-        t9 = t8 if t3 else 0
-        t10 = f8(t9) * h9
-        t11 = t5 + t10
-        t12 = f8(x[i_l]) == h1
-        t13 = 1 if t12 else 0
-        t14 = -t13
-        t15 = t14 if t3 else 0
-        t16 = f8(t15) * h11
-        t17 = t11 + t16
-        t18 = f8(x[i_l]) < h1
-        t19 = 1 if t18 else 0
-        t20 = -t19
-        t21 = t20 if t3 else 0
-        t22 = f8(t21) * h13
-        t23 = t17 + t22
-        t24 = f8(t9) * h10
-        t25 = h6 + t24
-        t26 = f8(t15) * h12
-        t27 = h7 + t26
-        t28 = f8(t21) * h14
-        t29 = h8 + t28
-        h1, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(x[i_l]), t23, t25, t27, t29, f8(t7), f8(0), f8(t13), f8(0), f8(t19), f8(0)
+        t5 = f8(x[i_l]) > h1
+        t6 = 0 if t5 else 0
+        t7 = t4 + t6
+        t8 = f8(x[i_l]) == h1
+        t9 = 0 if t8 else 0
+        t10 = t7 + t9
+        t11 = f8(x[i_l]) < h1
+        t12 = 0 if t11 else 0
+        t13 = t10 + t12
+        t14 = h5 + f8(t13)
+        t15 = 1 if t5 else 0
+        t16 = -t15
+        t17 = f8(t16) * h9
+        t18 = t17 if t3 else f8(0)
+        t19 = t14 + t18
+        t20 = 1 if t8 else 0
+        t21 = -t20
+        t22 = f8(t21) * h11
+        t23 = t22 if t3 else f8(0)
+        t24 = t19 + t23
+        t25 = 1 if t11 else 0
+        t26 = -t25
+        t27 = f8(t26) * h13
+        t28 = t27 if t3 else f8(0)
+        t29 = t24 + t28
+        t30 = f8(t16) * h10
+        t31 = t30 if t3 else f8(0)
+        t32 = h6 + t31
+        t33 = f8(t21) * h12
+        t34 = t33 if t3 else f8(0)
+        t35 = h7 + t34
+        t36 = f8(t26) * h14
+        t37 = t36 if t3 else f8(0)
+        t38 = h8 + t37
+        h1, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(x[i_l]), t29, t32, t35, t38, f8(t15), f8(0), f8(t20), f8(0), f8(t25), f8(0)
     return h1, h2, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14
 
 
 @njit(**PART)
-def finish(n_l, h2, h5, h6, h4, h7, h8, h):
+def finish(n_l, h2, h5, h4, h6, h7, h8, h):
     t1 = n_l == 0
     t2 = h2 + h5
     t3 = h4 > 0.0
-    t4 = 1 if t3 else 0
-    t5 = h6 * f8(t4)
-    t6 = t2 + t5
-    t7 = h4 == 0.0
-    t8 = 1 if t7 else 0
-    t9 = h7 * f8(t8)
-    t10 = t6 + t9
-    t11 = h4 < 0.0
-    t12 = 1 if t11 else 0
-    t13 = h8 * f8(t12)
-    t14 = t10 + t13
-    t15 = f8(0) if t1 else t14
-    h = t15
+    t4 = h6 if t3 else f8(0)
+    t5 = t2 + t4
+    t6 = h4 == 0.0
+    t7 = h7 if t6 else f8(0)
+    t8 = t5 + t7
+    t9 = h4 < 0.0
+    t10 = h8 if t9 else f8(0)
+    t11 = t8 + t10
+    t12 = f8(0) if t1 else t11
+    h = t12
     out0 = f4(h)
     return h, out0
 
@@ -184,7 +190,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             h1, h2, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = steps_0_of_row(h1, h2, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14, i8(t0 == begin), x_tile, t0, n)
-        h, out0[b] = finish(n_l, h2, h5, h6, h4, h7, h8, h)
+        h, out0[b] = finish(n_l, h2, h5, h4, h6, h7, h8, h)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

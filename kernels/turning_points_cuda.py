@@ -15,10 +15,10 @@ One more element (a prime marks the new value)
     h2'  = h2
     h3'  = h3
     h4'  = h4
-    h5'  = h5 + (1 if l > 1 else 0) + h9·(−(1 if x[l] > h1 else 0) if l > 1 else 0) + h11·(−(1 if x[l] = h1 else 0) if l > 1 else 0) + h13·(−(1 if x[l] < h1 else 0) if l > 1 else 0)
-    h6'  = h6 + h10·(−(1 if x[l] > h1 else 0) if l > 1 else 0)
-    h7'  = h7 + h12·(−(1 if x[l] = h1 else 0) if l > 1 else 0)
-    h8'  = h8 + h14·(−(1 if x[l] < h1 else 0) if l > 1 else 0)
+    h5'  = h5 + (1 if l > 1 else 0) + (−h9·(1 if x[l] > h1 else 0) if l > 1 else 0) + (−h11·(1 if x[l] = h1 else 0) if l > 1 else 0) + (−h13·(1 if x[l] < h1 else 0) if l > 1 else 0)
+    h6'  = h6 + (−h10·(1 if x[l] > h1 else 0) if l > 1 else 0)
+    h7'  = h7 + (−h12·(1 if x[l] = h1 else 0) if l > 1 else 0)
+    h8'  = h8 + (−h14·(1 if x[l] < h1 else 0) if l > 1 else 0)
     h9'  = 1 if x[l] > h1 else 0
     h10' = 0
     h11' = 1 if x[l] = h1 else 0
@@ -31,19 +31,19 @@ Two states a and b
     h2'  = h2_a
     h3'  = h3_a
     h4'  = h4_a
-    h5'  = h5_a + h2_b + h5_b + h6_b·(1 if h4_b > h1_a else 0) + h7_b·(1 if h4_b = h1_a else 0) + h8_b·(1 if h4_b < h1_a else 0) + h9_a·(−(1 if h4_b > h1_a else 0) if h3_b else 0) + h11_a·(−(1 if h4_b = h1_a else 0) if h3_b else 0) + h13_a·(−(1 if h4_b < h1_a else 0) if h3_b else 0)
-    h6'  = h6_a + h10_a·(−(1 if h4_b > h1_a else 0) if h3_b else 0)
-    h7'  = h7_a + h12_a·(−(1 if h4_b = h1_a else 0) if h3_b else 0)
-    h8'  = h8_a + h14_a·(−(1 if h4_b < h1_a else 0) if h3_b else 0)
-    h9'  = h9_b + h10_b·(1 if h4_b > h1_a else 0)
+    h5'  = h5_a + h2_b + h5_b + (h6_b if h4_b > h1_a else 0) + (h7_b if h4_b = h1_a else 0) + (h8_b if h4_b < h1_a else 0) + (−h9_a·(1 if h4_b > h1_a else 0) if h3_b else 0) + (−h11_a·(1 if h4_b = h1_a else 0) if h3_b else 0) + (−h13_a·(1 if h4_b < h1_a else 0) if h3_b else 0)
+    h6'  = h6_a + (−h10_a·(1 if h4_b > h1_a else 0) if h3_b else 0)
+    h7'  = h7_a + (−h12_a·(1 if h4_b = h1_a else 0) if h3_b else 0)
+    h8'  = h8_a + (−h14_a·(1 if h4_b < h1_a else 0) if h3_b else 0)
+    h9'  = h9_b + (h10_b if h4_b > h1_a else 0)
     h10' = 0
-    h11' = h11_b + h12_b·(1 if h4_b = h1_a else 0)
+    h11' = h11_b + (h12_b if h4_b = h1_a else 0)
     h12' = 0
-    h13' = h13_b + h14_b·(1 if h4_b < h1_a else 0)
+    h13' = h13_b + (h14_b if h4_b < h1_a else 0)
     h14' = 0
 
 Laws:
-Certificate: sha256 8086665928ce7c3ce6343ac1e4e251f6d4eddec6ed2e54b21577f2c90da4af97
+Certificate: sha256 d32b0e8c46af953772924f7774acdfa1868795850dd55cf8b6e9b844380d17af
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python turning_points_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -122,6 +122,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -138,51 +139,74 @@ SLOTS = TILE + 1
 def fold(seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, begin):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + thread * slots + slot < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old
     seen = i4(seen_old + many)
     h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h10_old, h11_old, h12_old, h13_old, h14_old
     begins = sel(seen_old == 0, i4(1), i4(0))
+    t2 = i4(min(max(1, -1), 2147483647))
+    t6 = i4(min(max(1, -1), 2147483647))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t2 = i8(begin + first + thread * slots + i_l) > 1
-        t3 = 1 if t2 else 0
-        h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(t1), f8(t3), f8(t2), f8(t1), f8(0), f8(0), f8(0), f8(0), f8(0), f8(1), f8(0), f8(1), f8(0), f8(1)
-    for i_l in range(begins, many):
-        t4 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t5 = i8(begin + first + thread * slots + i_l) > 1
-        t9 = 1 if f8(t4) > h1 else 0
-        t11 = -t9 if t5 else 0
-        t15 = 1 if f8(t4) == h1 else 0
-        t17 = -t15 if t5 else 0
-        t21 = 1 if f8(t4) < h1 else 0
-        t23 = -t21 if t5 else 0
-        t25 = h5 + f8(1 if t5 else 0) + f8(t11) * h9 + f8(t17) * h11 + f8(t23) * h13
-        t27 = h6 + f8(t11) * h10
-        t29 = h7 + f8(t17) * h12
-        t31 = h8 + f8(t23) * h14
-        h1, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(t4), t25, t27, t29, t31, f8(t9), f8(0), f8(t15), f8(0), f8(t21), f8(0)
+        t3 = i4(begin + first + thread * slots + i_l) > t2
+        t4 = 1 if t3 else 0
+        h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(t1), f8(t4), f8(t3), f8(t1), f8(0), f8(0), f8(0), f8(0), f8(0), f8(1), f8(0), f8(1), f8(0), f8(1)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t5 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t7 = i4(begin + first + thread * slots + i_l) > t6
+            t9 = f8(t5) > h1
+            t12 = f8(t5) == h1
+            t15 = f8(t5) < h1
+            t19 = 1 if t9 else 0
+            t20 = -t19
+            t21 = f8(t20) * h9
+            t22 = t21 if t7 else f8(0)
+            t24 = 1 if t12 else 0
+            t25 = -t24
+            t26 = f8(t25) * h11
+            t27 = t26 if t7 else f8(0)
+            t29 = 1 if t15 else 0
+            t30 = -t29
+            t31 = f8(t30) * h13
+            t32 = t31 if t7 else f8(0)
+            t33 = h5 + f8((1 if t7 else 0) + (0 if t9 else 0) + (0 if t12 else 0) + (0 if t15 else 0)) + t22 + t27 + t32
+            t34 = f8(t20) * h10
+            t36 = h6 + (t34 if t7 else f8(0))
+            t37 = f8(t25) * h12
+            t39 = h7 + (t37 if t7 else f8(0))
+            t40 = f8(t30) * h14
+            t42 = h8 + (t40 if t7 else f8(0))
+            h1, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = f8(t5), t33, t36, t39, t42, f8(t19), f8(0), f8(t24), f8(0), f8(t29), f8(0)
     return seen, h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14
 
 
 @cuda.jit(device=True)
-def merge(h1_b, h2_a, h3_a, h4_a, h5_a, h2_b, h5_b, h6_b, h4_b, h1_a, h7_b, h8_b, h3_b, h9_a, h11_a, h13_a, h6_a, h10_a, h7_a, h12_a, h8_a, h14_a, h9_b, h10_b, h11_b, h12_b, h13_b, h14_b):
-    t3 = 1 if h4_b > h1_a else 0
-    t7 = 1 if h4_b == h1_a else 0
-    t11 = 1 if h4_b < h1_a else 0
-    t16 = -t3 if h3_b != 0 else 0
-    t20 = -t7 if h3_b != 0 else 0
-    t24 = -t11 if h3_b != 0 else 0
-    t25 = f8(t24) * h13_a
-    t26 = h5_a + (h2_b + h5_b + h6_b * f8(t3) + h7_b * f8(t7) + h8_b * f8(t11)) + f8(t16) * h9_a + f8(t20) * h11_a + t25
-    t30 = h7_a + f8(t20) * h12_a
-    t32 = h8_a + f8(t24) * h14_a
-    t34 = h9_b + h10_b * f8(t3)
-    t36 = h11_b + h12_b * f8(t7)
-    t38 = h13_b + h14_b * f8(t11)
-    return h1_b, h2_a, h3_a, h4_a, t26, h6_a + f8(t16) * h10_a, t30, t32, t34, f8(0), t36, f8(0), t38, f8(0)
+def merge(h1_b, h2_a, h3_a, h4_a, h5_a, h2_b, h5_b, h4_b, h1_a, h6_b, h7_b, h8_b, h3_b, h9_a, h11_a, h13_a, h6_a, h10_a, h7_a, h12_a, h8_a, h14_a, h9_b, h10_b, h11_b, h12_b, h13_b, h14_b):
+    t2 = h4_b > h1_a
+    t5 = h4_b == h1_a
+    t8 = h4_b < h1_a
+    t13 = -(1 if t2 else 0)
+    t14 = f8(t13) * h9_a
+    t15 = t14 if h3_b != 0 else f8(0)
+    t18 = -(1 if t5 else 0)
+    t19 = f8(t18) * h11_a
+    t20 = t19 if h3_b != 0 else f8(0)
+    t21 = h5_a + (h2_b + h5_b + (h6_b if t2 else f8(0)) + (h7_b if t5 else f8(0)) + (h8_b if t8 else f8(0))) + t15 + t20
+    t23 = -(1 if t8 else 0)
+    t24 = f8(t23) * h13_a
+    t26 = t21 + (t24 if h3_b != 0 else f8(0))
+    t27 = f8(t13) * h10_a
+    t29 = h6_a + (t27 if h3_b != 0 else f8(0))
+    t30 = f8(t18) * h12_a
+    t32 = h7_a + (t30 if h3_b != 0 else f8(0))
+    t33 = f8(t23) * h14_a
+    t35 = h8_a + (t33 if h3_b != 0 else f8(0))
+    t39 = h11_b + (h12_b if t5 else f8(0))
+    t41 = h13_b + (h14_b if t8 else f8(0))
+    return h1_b, h2_a, h3_a, h4_a, t26, t29, t32, t35, h9_b + (h10_b if t2 else f8(0)), f8(0), t39, f8(0), t41, f8(0)
 
 
 @cuda.jit(device=True)
@@ -224,7 +248,7 @@ def combine(seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8
             h13_a, h13_b = sel(ahead, h13, h13_b), sel(ahead, h13_b, h13)
             h14_a, h14_b = sel(ahead, h14, h14_b), sel(ahead, h14_b, h14)
             if many_a > 0 and many_b > 0:
-                h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = merge(h1_b, h2_a, h3_a, h4_a, h5_a, h2_b, h5_b, h6_b, h4_b, h1_a, h7_b, h8_b, h3_b, h9_a, h11_a, h13_a, h6_a, h10_a, h7_a, h12_a, h8_a, h14_a, h9_b, h10_b, h11_b, h12_b, h13_b, h14_b)
+                h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = merge(h1_b, h2_a, h3_a, h4_a, h5_a, h2_b, h5_b, h4_b, h1_a, h6_b, h7_b, h8_b, h3_b, h9_a, h11_a, h13_a, h6_a, h10_a, h7_a, h12_a, h8_a, h14_a, h9_b, h10_b, h11_b, h12_b, h13_b, h14_b)
             else:
                 h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, h12_a, h12_b), sel(many_a > 0, h13_a, h13_b), sel(many_a > 0, h14_a, h14_b)
             many = i4(many_a + many_b)
@@ -232,9 +256,9 @@ def combine(seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8
 
 
 @cuda.jit(device=True)
-def value_h(n_l, h2, h5, h6, h4, h7, h8):
-    t14 = h2 + h5 + h6 * f8(1 if h4 > 0.0 else 0) + h7 * f8(1 if h4 == 0.0 else 0) + h8 * f8(1 if h4 < 0.0 else 0)
-    return f8(0) if n_l == 0 else t14
+def value_h(n_l, h2, h5, h4, h6, h7, h8):
+    t11 = h2 + h5 + (h6 if h4 > 0.0 else f8(0)) + (h7 if h4 == 0.0 else f8(0)) + (h8 if h4 < 0.0 else f8(0))
+    return f8(0) if n_l == 0 else t11
 
 
 @cuda.jit(device=True)
@@ -244,7 +268,7 @@ def output_0(h):
 
 @cuda.jit(device=True)
 def finish(seen, h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, h12, h13, h14):
-    h = value_h(seen, h2, h5, h6, h4, h7, h8)
+    h = value_h(seen, h2, h5, h4, h6, h7, h8)
     return output_0(h)
 
 

@@ -74,6 +74,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -147,9 +163,17 @@ def fold(seen_old, m_old, v_n_old, ok, v_x):
     m_it = f4(-inf)
     v_n = v_n_old
     v_n_it = f4(inf)
+    m_of = f4(-inf)
+    v_n_of = f4(inf)
     for i_l in range(SLOTS):
-        m_it = larger(m_it, sel(ok[i_l], v_x[i_l], f4(-inf)))
-        v_n_it = smaller(v_n_it, sel(ok[i_l], v_x[i_l], f4(inf)))
+        m_of = larger(m_of, v_x[i_l])
+        v_n_of = smaller(v_n_of, v_x[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
+            m_of = f4(-inf)
+            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
+            v_n_of = f4(inf)
+        unrolled()
     m = larger(m, f8(m_it))
     v_n = smaller(v_n, f8(v_n_it))
     return seen, m, v_n

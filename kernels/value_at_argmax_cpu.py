@@ -100,10 +100,20 @@ larger = _extreme("llvm.maximum")
 smaller = _extreme("llvm.minimum")
 
 
-@njit(**PART)
-def comes_first(value, best, at):
+def _beats(builder, value, best):
+    """Whether a value beats another, and whether it equals that: NaN beats numbers, and equals NaN."""
+    nan, other = builder.fcmp_unordered("uno", value, value), builder.fcmp_unordered("uno", best, best)
+    beats = builder.or_(builder.fcmp_ordered(">", value, best), builder.and_(nan, builder.not_(other)))
+    return beats, builder.or_(builder.fcmp_ordered("==", value, best), builder.and_(nan, other))
+
+
+@intrinsic
+def comes_first(context, value, best, at):
     """Whether a value beats one found earlier: NaN beats numbers, equals keep their order, at < 0 is an empty place."""
-    return at < 0 or value > best or (value != value and best == best)
+    def emit(context, builder, signature, args):
+        beats, _ = _beats(builder, *args[:2])
+        return builder.or_(beats, builder.icmp_signed("<", args[2], args[2].type(0)))
+    return types.boolean(value, value, types.int64), emit
 
 
 @njit(**LOOP)

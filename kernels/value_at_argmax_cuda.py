@@ -78,6 +78,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -150,9 +166,19 @@ def fold(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old, ok
     s_it = 0.0
     s2 = rebase_s2(j_old, j, s2_old) if seen_old > 0 else s2_old
     s2_it = 0.0
+    t1 = i4(min(max(v_i, -1), 2147483647))
+    t4 = i4(min(max(j, -1), 2147483647))
+    s_of = 0.0
+    s2_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == v_i else f8(0), 0.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_v[i_l]) if i8(at[i_l]) == j else f8(0), 0.0)
+        s_of = s_of + f8(v_v[i_l] if i4(at[i_l]) == t1 else f4(0))
+        s2_of = s2_of + f8(v_v[i_l] if i4(at[i_l]) == t4 else f4(0))
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     return seen, v_i, v_i_value, j, j_value, s, s2
@@ -377,7 +403,7 @@ def plan(x, v):
     arrays = {'x': x, 'v': v}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

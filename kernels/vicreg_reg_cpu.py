@@ -113,6 +113,30 @@ def copy(context, source, target):
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -183,15 +207,15 @@ def value_1(p1, s, N, n_i):
 @njit(**PART)
 def rebase_1(s1, old_p1, p1, old_N, n_i__1, n_i):
     for i_i in range(n_i):
-        t1 = old_p1[i_i] if np.isfinite(old_p1[i_i]) else 0.0
-        t2 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+        t1 = anchored(old_p1[i_i])
+        t2 = anchored(p1[i_i])
         t3 = t1 - t2
         for i_i__1 in range(n_i__1):
-            t4 = old_p1[i_i__1] if np.isfinite(old_p1[i_i__1]) else 0.0
-            t5 = p1[i_i__1] if np.isfinite(p1[i_i__1]) else 0.0
+            t4 = anchored(old_p1[i_i__1])
+            t5 = anchored(p1[i_i__1])
             t6 = t4 - t5
             t7 = t3 * t6
-            t8 = 0.0 if f8(old_N) == 0.0 else t7 * f8(old_N)
+            t8 = times(t7, f8(old_N))
             t9 = s1[i_i, i_i__1] + t8
             s1[i_i, i_i__1] = t9
 
@@ -201,10 +225,10 @@ def fold_1(A, p1, s1, n_i__1, n_i, n):
     wide_vectors()
     for i_l in range(n):
         for i_i in range(n_i):
-            t1 = p1[i_i] if np.isfinite(p1[i_i]) else 0.0
+            t1 = anchored(p1[i_i])
             t2 = f8(A[i_l, i_i]) - t1
             for i_i__1 in range(n_i__1):
-                t3 = p1[i_i__1] if np.isfinite(p1[i_i__1]) else 0.0
+                t3 = anchored(p1[i_i__1])
                 t4 = f8(A[i_l, i_i__1]) - t3
                 t5 = t2 * t4
                 s1[i_i, i_i__1] = s1[i_i, i_i__1] + t5
@@ -219,63 +243,62 @@ def finish(p1, s, N, n_i, s1, n_i__1, s2, eye, n_j, n_l):
     for i_i in range(n_i):
         t2 = p1[i_i]
         t3 = t2 - t2
-        t12 = p1[i_i] - p1[i_i]
-        t13 = t12 == 0.0
-        t14 = p1[i_i] if t13 else f8(0)
-        t15 = t14 - p1[i_i]
+        t11 = p1[i_i] - p1[i_i]
+        t12 = t11 == 0.0
+        t13 = p1[i_i] if t12 else f8(0)
+        t14 = t13 - p1[i_i]
         for i_i__1 in range(n_i__1):
             t4 = p1[i_i__1]
             t5 = t4 - t4
             t6 = t3 * t5
-            t7 = t6 * 1.0
-            t8 = 1.0 + t7
-            t9 = t8 != t8
-            t10 = s1[i_i, i_i__1] - s1[i_i, i_i__1]
-            t11 = t10 == 0.0
-            t16 = p1[i_i__1] - p1[i_i__1]
-            t17 = t16 == 0.0
-            t18 = p1[i_i__1] if t17 else f8(0)
-            t19 = t18 - p1[i_i__1]
-            t20 = t15 * t19
-            t21 = t20 * f8(N)
-            t22 = s1[i_i, i_i__1] + t21
-            t23 = t22 if t11 else nan
-            t24 = t23 if t9 else s1[i_i, i_i__1]
-            s1[i_i, i_i__1] = t24
+            t7 = 1.0 + t6
+            t8 = t7 != t7
+            t9 = s1[i_i, i_i__1] - s1[i_i, i_i__1]
+            t10 = t9 == 0.0
+            t15 = p1[i_i__1] - p1[i_i__1]
+            t16 = t15 == 0.0
+            t17 = p1[i_i__1] if t16 else f8(0)
+            t18 = t17 - p1[i_i__1]
+            t19 = t14 * t18
+            t20 = t19 * f8(N)
+            t21 = s1[i_i, i_i__1] + t20
+            t22 = t21 if t10 else nan
+            t23 = t22 if t8 else s1[i_i, i_i__1]
+            s1[i_i, i_i__1] = t23
     for i_i in range(n_i):
         for i_j in range(n_j):
-            t25 = 0.0
+            t24 = 0.0
             for i_i__1 in range(n_i__1):
-                t26 = f8(eye[i_i__1, i_j]) * s1[i_i, i_i__1]
-                t25 = t25 + t26
-            s2[i_i, i_j] = t25
-    t27 = 0.0
-    t29 = n_l - 1
+                t25 = f8(eye[i_i__1, i_j]) * s1[i_i, i_i__1]
+                t24 = t24 + t25
+            s2[i_i, i_j] = t24
+    t26 = 0.0
+    t28 = n_l - 1
     for i_i in range(n_i):
-        t28 = 0.0
+        t27 = 0.0
         for i_j in range(n_j):
-            t30 = s2[i_i, i_j] / f8(t29)
-            t31 = t30 * f8(eye[i_i, i_j])
-            t28 = t28 + t31
-        t32 = t28 + 0.0001
-        t33 = np.sqrt(t32)
-        t34 = 1.0 - t33
-        t35 = larger(t34, 0.0)
-        t27 = t27 + t35
-    t36 = t27 / f8(n_i)
-    t37 = 0.0
+            t29 = s2[i_i, i_j] / f8(t28)
+            t30 = t29 * f8(eye[i_i, i_j])
+            t27 = t27 + t30
+        t31 = t27 + 0.0001
+        t32 = np.sqrt(t31)
+        t33 = 1.0 - t32
+        t34 = larger(t33, 0.0)
+        t26 = t26 + t34
+    t35 = t26 / f8(n_i)
+    t36 = 0.0
     for i_i in range(n_i):
-        t38 = 0.0
+        t37 = 0.0
         for i_j in range(n_j):
-            t39 = s2[i_i, i_j] / f8(t29)
-            t40 = t39 * t39
-            t41 = 1.0 - f8(eye[i_i, i_j])
-            t42 = t40 * t41
-            t38 = t38 + t42
-        t37 = t37 + t38
-    t43 = t37 / f8(n_i)
-    t44 = t36 + t43
-    out0 = f4(t44)
+            t38 = s2[i_i, i_j] / f8(t28)
+            t39 = t38 * t38
+            t40 = 1.0 - f8(eye[i_i, i_j])
+            t41 = t39 * t40
+            t37 = t37 + t41
+        t36 = t36 + t37
+    t42 = t36 / f8(n_i)
+    t43 = t35 + t42
+    out0 = f4(t43)
     return out0
 
 

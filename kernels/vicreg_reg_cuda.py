@@ -116,6 +116,7 @@ def cell(element, width, column, shift, mask):
 @cuda.jit(device=True)
 def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
     """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
     for step in range(steps):
         word = i4(step * span + thread)
         cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
@@ -149,7 +150,7 @@ def rebase_s1(into, n_i, s1, p1, p1_new, vN, n_i__1):
 def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, p1_old, cells_A, skew_A, shift_A, mask_A, p1, n_i__1, s1):
     many = i4(0)
     for slot in range(slots):
-        many = i4(many + sel(first + slot * span + thread < length, i4(1), i4(0)))
+        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
         return seen_old, vN_old
     seen = i4(seen_old + many)
@@ -159,7 +160,7 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, p1
     vN = vN_old + 1 * many
     for i_l in range(slots):
         for i_i in range(n_i):
-            s[i_i] = s[i_i] + sel(first + i_l * span + thread < length, f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
+            s[i_i] = s[i_i] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
     value_p1(p1, vN, s, n_i)
     if seen_old > 0:
         rebase_s1(s1, n_i, s1, p1_old, p1, vN_old, n_i__1)
@@ -170,7 +171,7 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, p1
             for i_i__1 in range(n_i__1):
                 t3 = f4(p1[i_i__1]) if math.isfinite(f4(p1[i_i__1])) else f4(0.0)
                 t5 = t2 * (cells_A[cell(i_l * span + thread, n_i, i_i__1 + skew_A, shift_A, mask_A)] - t3)
-                s1[i_i * n_i + i_i__1] = s1[i_i * n_i + i_i__1] + sel(first + i_l * span + thread < length, f8(t5), 0.0)
+                s1[i_i * n_i + i_i__1] = s1[i_i * n_i + i_i__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5), 0.0)
     return seen, vN
 
 
@@ -202,13 +203,13 @@ def settle_s1(into, n_i, p1, s1, vN, n_i__1):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
-        t14 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
+        t13 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
         for i_i__1 in range(n_i__1):
             t3 = p1[i_i__1]
-            t7 = 1.0 + t2 * (t3 - t3) * 1.0
-            t20 = t14 * ((p1[i_i__1] if p1[i_i__1] - p1[i_i__1] == 0.0 else f8(0)) - p1[i_i__1]) * f8(vN)
-            t22 = s1[i_i * n_i + i_i__1] + t20 if s1[i_i * n_i + i_i__1] - s1[i_i * n_i + i_i__1] == 0.0 else nan
-            into[i_i * n_i + i_i__1] = t22 if t7 != t7 else s1[i_i * n_i + i_i__1]
+            t6 = 1.0 + t2 * (t3 - t3)
+            t19 = t13 * ((p1[i_i__1] if p1[i_i__1] - p1[i_i__1] == 0.0 else f8(0)) - p1[i_i__1]) * f8(vN)
+            t21 = s1[i_i * n_i + i_i__1] + t19 if s1[i_i * n_i + i_i__1] - s1[i_i * n_i + i_i__1] == 0.0 else nan
+            into[i_i * n_i + i_i__1] = t21 if t6 != t6 else s1[i_i * n_i + i_i__1]
 
 
 @cuda.jit(device=True)
@@ -235,7 +236,7 @@ def output_0(n_l, s2, n_j, cells_eye, n_i):
         t13 = 0.0
         for i_j in range(n_j):
             t14 = s2[i_i * n_j + i_j] * t4
-            t13 = t13 + t14 * t14 * (1.0 - f8(cells_eye[i_i * n_j + i_j]))
+            t13 = t13 + t14 * t14 * (f8(f4(1.0)) - f8(cells_eye[i_i * n_j + i_j]))
         t12 = t12 + t13
     return f4(t1 / f8(n_i) + t12 / f8(n_i))
 

@@ -30,6 +30,7 @@ import time
 from math import prod
 
 import numpy as np
+from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
 from numba.extending import intrinsic
 
@@ -69,6 +70,28 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -92,7 +115,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -144,7 +167,7 @@ def sweep(first, last, tile, block, b_p, p, b_v, v, n_l, out0, out1):
             v_tile = v[b_v[b], t0:t0 + n]
             p_tile = p[b_p[b], t0:t0 + n]
             r0, r1, r2 = fold_0(v_tile, p_tile, n, f4)
-            if not sound(r0) or not np.isfinite(r1) or not np.isfinite(r2):
+            if not sound(r0) or not finite(r1) or not finite(r2):
                 r0, r1, r2 = fold_0(v_tile, p_tile, n, f8)
             s = s + f8(r0)
             s2 = s2 + f8(r1)

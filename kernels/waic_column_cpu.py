@@ -79,6 +79,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -175,7 +207,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**LOOP)
@@ -200,17 +232,17 @@ def value_1(s2, N):
 
 @njit(**PART)
 def rebase_1(old_m, m, s, s3, old_p1, p1, old_N):
-    t1 = old_m if np.isfinite(old_m) else 0.0
-    t2 = m if np.isfinite(m) else 0.0
+    t1 = anchored(old_m)
+    t2 = anchored(m)
     t3 = t1 - t2
     t4 = math.exp(t3)
-    t5 = 0.0 if s == 0.0 else t4 * s
+    t5 = times(t4, s)
     s = t5
-    t6 = old_p1 if np.isfinite(old_p1) else 0.0
-    t7 = p1 if np.isfinite(p1) else 0.0
+    t6 = anchored(old_p1)
+    t7 = anchored(p1)
     t8 = t6 - t7
     t9 = t8 * t8
-    t10 = 0.0 if f8(old_N) == 0.0 else t9 * f8(old_N)
+    t10 = times(t9, f8(old_N))
     t11 = s3 + t10
     s3 = t11
     return s, s3
@@ -221,8 +253,8 @@ def fold_1(x, m, p1, n):
     wide_vectors()
     s = f4(0.0)
     s3 = f4(0.0)
-    t1 = m if np.isfinite(m) else 0.0
-    t4 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(m)
+    t4 = anchored(p1)
     for i_l in range(n):
         t2 = x[i_l] - f4(t1)
         t3 = exp4(t2)
@@ -238,45 +270,43 @@ def finish(m, s, s2, N, p1, s3, n_l):
     t1 = m
     t2 = t1 - t1
     t3 = math.exp(t2)
-    t4 = t3 * 1.0
-    t5 = t4 != t4
-    t6 = m - m
-    t7 = t6 == 0.0
-    t8 = m if t7 else f8(0)
-    t9 = t8 - m
-    t10 = math.exp(t9)
-    t11 = t10 * s
-    t12 = t11 if t5 else s
-    s = t12
-    t13 = s2 / f8(N)
-    p1 = t13
-    t14 = p1
-    t15 = t14 - t14
-    t16 = t15 * t15
-    t17 = t16 * 1.0
-    t18 = 1.0 + t17
-    t19 = t18 != t18
-    t20 = s3 - s3
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = s2 / f8(N)
+    p1 = t12
+    t13 = p1
+    t14 = t13 - t13
+    t15 = t14 * t14
+    t16 = 1.0 + t15
+    t17 = t16 != t16
+    t18 = s3 - s3
+    t19 = t18 == 0.0
+    t20 = p1 - p1
     t21 = t20 == 0.0
-    t22 = p1 - p1
-    t23 = t22 == 0.0
-    t24 = p1 if t23 else f8(0)
-    t25 = t24 - p1
-    t26 = t25 * t25
-    t27 = t26 * f8(N)
-    t28 = s3 + t27
-    t29 = t28 if t21 else nan
-    t30 = t29 if t19 else s3
-    s3 = t30
-    t31 = np.log(s)
-    t32 = m + t31
-    t33 = np.log(f8(n_l))
-    t34 = t32 - t33
-    t35 = n_l - 1
-    t36 = s3 / f8(t35)
-    t37 = t34 - t36
-    t38 = (-2.0) * t37
-    out0 = f4(t38)
+    t22 = p1 if t21 else f8(0)
+    t23 = t22 - p1
+    t24 = t23 * t23
+    t25 = t24 * f8(N)
+    t26 = s3 + t25
+    t27 = t26 if t19 else nan
+    t28 = t27 if t17 else s3
+    s3 = t28
+    t29 = np.log(s)
+    t30 = m + t29
+    t31 = np.log(f8(n_l))
+    t32 = t30 - t31
+    t33 = n_l - 1
+    t34 = s3 / f8(t33)
+    t35 = t32 - t34
+    t36 = (-2.0) * t35
+    out0 = f4(t36)
     return s, p1, s3, out0
 
 
@@ -302,7 +332,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             old_N = N
             N += 1 * n
             r0, r1 = fold_0(x_tile, n, f4)
-            if not np.isfinite(r1):
+            if not finite(r1):
                 r0, r1 = fold_0(x_tile, n, f8)
             m = larger(m, f8(r0))
             s2 = s2 + f8(r1)

@@ -86,6 +86,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -142,10 +158,21 @@ def fold(seen_old, s_old, s2_old, s4_old, s3_old, ok, v_w, v_x):
     s2_it = 0.0
     s4 = s4_old
     s4_it = 0.0
+    s_of = 0.0
+    s2_of = 0.0
+    s4_of = 0.0
     for i_l in range(SLOTS):
-        s_it = s_it + sel(ok[i_l], f8(v_w[i_l]) * f8(v_x[i_l]), 0.0)
-        s2_it = s2_it + sel(ok[i_l], f8(v_w[i_l]), 0.0)
-        s4_it = s4_it + sel(ok[i_l], f8(v_w[i_l]) * f8(v_w[i_l]), 0.0)
+        s_of = s_of + f8(v_w[i_l]) * f8(v_x[i_l])
+        s2_of = s2_of + f8(v_w[i_l])
+        s4_of = s4_of + f8(v_w[i_l]) * f8(v_w[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s_it = s_it + sel(ok[i_l], s_of, 0.0)
+            s_of = 0.0
+            s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
+            s2_of = 0.0
+            s4_it = s4_it + sel(ok[i_l], s4_of, 0.0)
+            s4_of = 0.0
+        unrolled()
     s = s + s_it
     s2 = s2 + s2_it
     s4 = s4 + s4_it
@@ -153,9 +180,14 @@ def fold(seen_old, s_old, s2_old, s4_old, s3_old, ok, v_w, v_x):
     s3 = rebase_s3(s3_old, p1_old, p1, s_old, s2_old) if seen_old > 0 else s3_old
     s3_it = 0.0
     t3 = p1 if math.isfinite(p1) else 0.0
+    s3_of = 0.0
     for i_l in range(SLOTS):
         t4 = f8(v_x[i_l]) - t3
-        s3_it = s3_it + sel(ok[i_l], t4 * t4 * f8(v_w[i_l]), 0.0)
+        s3_of = s3_of + t4 * t4 * f8(v_w[i_l])
+        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
+            s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
+            s3_of = 0.0
+        unrolled()
     s3 = s3 + s3_it
     return seen, s, s2, s4, s3
 
@@ -176,11 +208,11 @@ def combine(seen_old, s_old, s2_old, s4_old, s3_old, width):
 def settle_s3(p1, s3, s, s2):
     t1 = p1
     t2 = t1 - t1
-    t10 = 1.0 + 2.0 * t2 * (f8(0) if p1 == t1 else 1.0) + t2 * t2 * 1.0
-    t16 = p1 if p1 - p1 == 0.0 else f8(0)
-    t17 = t16 - p1
-    t25 = s3 + 2.0 * t17 * (f8(0) if p1 == t16 else s) + t17 * t17 * s2
-    return (t25 if s3 - s3 == 0.0 else nan) if t10 != t10 else s3
+    t9 = 1.0 + 2.0 * t2 * (f8(0) if p1 == t1 else 1.0) + t2 * t2
+    t15 = p1 if p1 - p1 == 0.0 else f8(0)
+    t16 = t15 - p1
+    t24 = s3 + 2.0 * t16 * (f8(0) if p1 == t15 else s) + t16 * t16 * s2
+    return (t24 if s3 - s3 == 0.0 else nan) if t9 != t9 else s3
 
 
 @cuda.jit(device=True)
@@ -340,7 +372,7 @@ def plan(x, w):
     arrays = {'x': x, 'w': w}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 8) if length <= 32 * w * TILE), 8)
+    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length

@@ -78,6 +78,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -109,7 +141,7 @@ def ahead(tile, distance, count, line):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -139,16 +171,16 @@ def value_1(s, s2):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_s, old_s2):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = 2.0 * t3
     t5 = old_p1 == t1
     t6 = f8(0) if t5 else old_s
-    t7 = 0.0 if t6 == 0.0 else t4 * t6
+    t7 = times(t4, t6)
     t8 = s3 + t7
     t9 = t3 * t3
-    t10 = 0.0 if old_s2 == 0.0 else t9 * old_s2
+    t10 = times(t9, old_s2)
     t11 = t8 + t10
     s3 = t11
     return s3
@@ -158,7 +190,7 @@ def rebase_1(s3, old_p1, p1, old_s, old_s2):
 def fold_1(x, p1, w, n, real):
     wide_vectors()
     s3 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(p1)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -179,28 +211,27 @@ def finish(s, s2, p1, s3):
     t7 = t4 * t6
     t8 = 1.0 + t7
     t9 = t3 * t3
-    t10 = t9 * 1.0
-    t11 = t8 + t10
-    t12 = t11 != t11
-    t13 = s3 - s3
-    t14 = t13 == 0.0
-    t15 = p1 - p1
-    t16 = t15 == 0.0
-    t17 = p1 if t16 else f8(0)
-    t18 = t17 - p1
-    t19 = 2.0 * t18
-    t20 = p1 == t17
-    t21 = f8(0) if t20 else s
-    t22 = t19 * t21
-    t23 = s3 + t22
-    t24 = t18 * t18
-    t25 = t24 * s2
-    t26 = t23 + t25
-    t27 = t26 if t14 else nan
-    t28 = t27 if t12 else s3
-    s3 = t28
-    t29 = s3 / s2
-    out0 = f4(t29)
+    t10 = t8 + t9
+    t11 = t10 != t10
+    t12 = s3 - s3
+    t13 = t12 == 0.0
+    t14 = p1 - p1
+    t15 = t14 == 0.0
+    t16 = p1 if t15 else f8(0)
+    t17 = t16 - p1
+    t18 = 2.0 * t17
+    t19 = p1 == t16
+    t20 = f8(0) if t19 else s
+    t21 = t18 * t20
+    t22 = s3 + t21
+    t23 = t17 * t17
+    t24 = t23 * s2
+    t25 = t22 + t24
+    t26 = t25 if t13 else nan
+    t27 = t26 if t11 else s3
+    s3 = t27
+    t28 = s3 / s2
+    out0 = f4(t28)
     return p1, s3, out0
 
 

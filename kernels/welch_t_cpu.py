@@ -91,6 +91,38 @@ LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
 @intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
     def emit(context, builder, signature, args):
@@ -128,7 +160,7 @@ def minus(a, b):
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
-    return (x - near) - (real(pivot - f8(near)) if np.isfinite(near) else real(0.0))
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -139,7 +171,7 @@ def middle(x):
     for place in range(first):
         total += f8(x[place])
     near = f4(total / first)
-    return near if np.isfinite(near) else f4(0.0)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -174,18 +206,18 @@ def value_1(s, N, s2):
 
 @njit(**PART)
 def rebase_1(s3, old_p1, p1, old_N, s4, old_p2, p2):
-    t1 = old_p1 if np.isfinite(old_p1) else 0.0
-    t2 = p1 if np.isfinite(p1) else 0.0
+    t1 = anchored(old_p1)
+    t2 = anchored(p1)
     t3 = t1 - t2
     t4 = t3 * t3
-    t5 = 0.0 if f8(old_N) == 0.0 else t4 * f8(old_N)
+    t5 = times(t4, f8(old_N))
     t6 = s3 + t5
     s3 = t6
-    t7 = old_p2 if np.isfinite(old_p2) else 0.0
-    t8 = p2 if np.isfinite(p2) else 0.0
+    t7 = anchored(old_p2)
+    t8 = anchored(p2)
     t9 = t7 - t8
     t10 = t9 * t9
-    t11 = 0.0 if f8(old_N) == 0.0 else t10 * f8(old_N)
+    t11 = times(t10, f8(old_N))
     t12 = s4 + t11
     s4 = t12
     return s3, s4
@@ -196,8 +228,8 @@ def fold_1(x, p1, y, p2, n, real):
     wide_vectors()
     s3 = real(0.0)
     s4 = real(0.0)
-    t1 = p1 if np.isfinite(p1) else 0.0
-    t4 = p2 if np.isfinite(p2) else 0.0
+    t1 = anchored(p1)
+    t4 = anchored(p2)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * t2
@@ -215,52 +247,50 @@ def finish(s, N, p1, s3, s2, p2, s4, n_l):
     t2 = p1
     t3 = t2 - t2
     t4 = t3 * t3
-    t5 = t4 * 1.0
-    t6 = 1.0 + t5
-    t7 = t6 != t6
-    t8 = s3 - s3
-    t9 = t8 == 0.0
-    t10 = p1 - p1
-    t11 = t10 == 0.0
-    t12 = p1 if t11 else f8(0)
-    t13 = t12 - p1
-    t14 = t13 * t13
-    t15 = t14 * f8(N)
-    t16 = s3 + t15
-    t17 = t16 if t9 else nan
-    t18 = t17 if t7 else s3
-    s3 = t18
-    t19 = s2 / f8(N)
-    p2 = t19
-    t20 = p2
-    t21 = t20 - t20
-    t22 = t21 * t21
-    t23 = t22 * 1.0
-    t24 = 1.0 + t23
-    t25 = t24 != t24
-    t26 = s4 - s4
+    t5 = 1.0 + t4
+    t6 = t5 != t5
+    t7 = s3 - s3
+    t8 = t7 == 0.0
+    t9 = p1 - p1
+    t10 = t9 == 0.0
+    t11 = p1 if t10 else f8(0)
+    t12 = t11 - p1
+    t13 = t12 * t12
+    t14 = t13 * f8(N)
+    t15 = s3 + t14
+    t16 = t15 if t8 else nan
+    t17 = t16 if t6 else s3
+    s3 = t17
+    t18 = s2 / f8(N)
+    p2 = t18
+    t19 = p2
+    t20 = t19 - t19
+    t21 = t20 * t20
+    t22 = 1.0 + t21
+    t23 = t22 != t22
+    t24 = s4 - s4
+    t25 = t24 == 0.0
+    t26 = p2 - p2
     t27 = t26 == 0.0
-    t28 = p2 - p2
-    t29 = t28 == 0.0
-    t30 = p2 if t29 else f8(0)
-    t31 = t30 - p2
-    t32 = t31 * t31
-    t33 = t32 * f8(N)
-    t34 = s4 + t33
-    t35 = t34 if t27 else nan
-    t36 = t35 if t25 else s4
-    s4 = t36
-    t37 = s / f8(n_l)
-    t38 = s2 / f8(n_l)
-    t39 = t37 - t38
-    t40 = n_l - 1
-    t41 = s3 / f8(t40)
-    t42 = s4 / f8(t40)
-    t43 = t41 + t42
-    t44 = t43 / f8(n_l)
-    t45 = np.sqrt(t44)
-    t46 = t39 / t45
-    out0 = f4(t46)
+    t28 = p2 if t27 else f8(0)
+    t29 = t28 - p2
+    t30 = t29 * t29
+    t31 = t30 * f8(N)
+    t32 = s4 + t31
+    t33 = t32 if t25 else nan
+    t34 = t33 if t23 else s4
+    s4 = t34
+    t35 = s / f8(n_l)
+    t36 = s2 / f8(n_l)
+    t37 = t35 - t36
+    t38 = n_l - 1
+    t39 = s3 / f8(t38)
+    t40 = s4 / f8(t38)
+    t41 = t39 + t40
+    t42 = t41 / f8(n_l)
+    t43 = np.sqrt(t42)
+    t44 = t37 / t43
+    out0 = f4(t44)
     return p1, s3, p2, s4, out0
 
 
@@ -288,7 +318,7 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0):
             old_p2 = p2
             N += 1 * n
             r0, r1 = fold_0(x_tile, y_tile, n, f4)
-            if not np.isfinite(r0) or not np.isfinite(r1):
+            if not finite(r0) or not finite(r1):
                 r0, r1 = fold_0(x_tile, y_tile, n, f8)
             s = s + f8(r0)
             s2 = s2 + f8(r1)

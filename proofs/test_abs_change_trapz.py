@@ -8,40 +8,32 @@
                 t, l, 0.0, before)), l, where=t2), sum(maximum(t1, 0), l, where=t2)
 
 Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
-what the definition gives (one pass over l, 19 words of state per row, ordered merge). merge is associative, and keeps
+what the definition gives (one pass over l, 10 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
 Update by one element:
 
-    N'     = N + 1
-    h_x'   = x[l]
-    h'     = h
-    u'     = u
-    v'     = v + (|x[l] − h_x| if l > 0 else 0)  ¹
-    r'     = r + (x[l]² if l > 0 else 0) + z·(−2·x[l] if l > 0 else 0) + z²·(1 if l > 0 else 0)  ¹
-    y'     = y
-    g'     = g
-    z'     = x[l]
-    h_xt'  = h_xt + (0.5·x[l]·t[l] if l > 0 else 0) + alpha·(−0.5·x[l] if l > 0 else 0) + beta·(0.5·t[l] if l > 0 else
-        0) + beta·alpha·(−0.5 if l > 0 else 0)  ¹
-    w'     = w
-    h_t'   = h_t
-    f'     = f
-    alpha' = t[l]
-    beta'  = x[l]
-    gamma' = max(gamma, (x[l] if l > 0 else −∞) + theta)  ¹
-    eta'   = max(eta, (x[l] if l > 0 else −∞) + kappa)  ¹
-    theta' = max(−x[l] + gamma, −x[l] + (x[l] if l > 0 else −∞) + theta)  ¹
-    kappa' = max(−x[l] + eta, −x[l] + (x[l] if l > 0 else −∞) + kappa)  ¹
-
-Guards:
-
-    ¹ an element or state that does not take part is left out, not multiplied by 0
+    N'   = N + 1
+    h_x' = x[l]
+    h'   = h
+    u'   = u
+    v'   = v + (|x[l] − h_x| if l > 0 else 0)
+    r'   = r + ((x[l] − h_x)² if l > 0 else 0)
+    h_t' = t[l]
+    y'   = y
+    g'   = g + (0.5·(x[l] + h_x)·(t[l] − h_t) if l > 0 else 0)
+    z'   = z + (max(x[l] − h_x, 0) if l > 0 else 0)
 
 Dangers:
 
-    rho = 0 if N_l = 0 else (|u − 0| if h else 0) + v is a difference of sums: it cancels where they are large against
+    w = 0 if N_l = 0 else (|u − 0| if h else 0) + v is a difference of sums: it cancels where they are large against
         it
+    f = 0 if N_l = 0 else ((u − 0)² if h else 0) + r is a difference of sums: it cancels where they are large against
+        it
+    alpha = 0 if N_l = 0 else (0.5·(u + 0)·(y − 0) if h else 0) + g is a difference of sums: it cancels where they are
+        large against it
+    beta = 0 if N_l = 0 else (max(u − 0, 0) if h else 0) + z is a difference of sums: it cancels where they are large
+        against it
 
 Laws: none beyond those of the monoids.
 
@@ -78,20 +70,11 @@ class State(NamedTuple):
     h: np.ndarray  # ∘_l l > 0
     u: np.ndarray  # ∘_l x[l]
     v: np.ndarray  # ∘_l 0
-    r: np.ndarray  # ∘_l x[l]² if l > 0 else 0
-    y: np.ndarray  # ∘_l −2·x[l] if l > 0 else 0
-    g: np.ndarray  # ∘_l 1 if l > 0 else 0
-    z: np.ndarray  # ∘_l x[l]
-    h_xt: np.ndarray  # ∘_l 0.5·x[l]·t[l] if l > 0 else 0
-    w: np.ndarray  # ∘_l −0.5·x[l] if l > 0 else 0
-    h_t: np.ndarray  # ∘_l 0.5·t[l] if l > 0 else 0
-    f: np.ndarray  # ∘_l −0.5 if l > 0 else 0
-    alpha: np.ndarray  # ∘_l t[l]
-    beta: np.ndarray  # ∘_l x[l]
-    gamma: np.ndarray  # ∘_l 0
-    eta: np.ndarray  # ∘_l x[l] if l > 0 else −∞
-    theta: np.ndarray  # ∘_l −x[l]
-    kappa: np.ndarray  # ∘_l −x[l] + (x[l] if l > 0 else −∞)
+    r: np.ndarray  # ∘_l 0
+    h_t: np.ndarray  # ∘_l t[l]
+    y: np.ndarray  # ∘_l t[l]
+    g: np.ndarray  # ∘_l 0
+    z: np.ndarray  # ∘_l 0
 
 
 def lift(x, t, l):
@@ -101,21 +84,12 @@ def lift(x, t, l):
     h = l > 0
     u = x
     v = np.float64(0)
-    r = np.where(l > 0, x ** 2, 0)
-    y = np.where(l > 0, -(2 * x), 0)
-    g = np.where(l > 0, 1, 0)
-    z = x
-    h_xt = np.where(l > 0, 0.5 * x * t, 0)
-    w = np.where(l > 0, -(0.5 * x), 0)
-    h_t = np.where(l > 0, 0.5 * t, 0)
-    f = np.where(l > 0, -0.5, 0)
-    alpha = t
-    beta = x
-    gamma = np.float64(0)
-    eta = np.where(l > 0, x, -np.inf)
-    theta = -x
-    kappa = -x + np.where(l > 0, x, -np.inf)
-    return State(N, h_x, h, u, v, r, y, g, z, h_xt, w, h_t, f, alpha, beta, gamma, eta, theta, kappa)
+    r = np.float64(0)
+    h_t = t
+    y = t
+    g = np.float64(0)
+    z = np.float64(0)
+    return State(N, h_x, h, u, v, r, h_t, y, g, z)
 
 
 def merge(one, two):
@@ -125,29 +99,22 @@ def merge(one, two):
     h = one.h
     u = one.u
     v = one.v + chosen(two.h, np.abs(two.u - one.h_x), 0) + two.v
-    r = one.r + two.r + two.y * one.z + two.g * one.z ** 2
+    r = one.r + chosen(two.h, (two.u - one.h_x) ** 2, 0) + two.r
+    h_t = two.h_t
     y = one.y
-    g = one.g
-    z = two.z
-    h_xt = one.h_xt + two.h_xt + two.w * one.alpha + two.h_t * one.beta + two.f * one.beta * one.alpha
-    w = one.w
-    h_t = one.h_t
-    f = one.f
-    alpha = two.alpha
-    beta = two.beta
-    gamma = larger(two.gamma + one.gamma, two.eta + one.theta)
-    eta = larger(two.gamma + one.eta, two.eta + one.kappa)
-    theta = larger(two.theta + one.gamma, two.kappa + one.theta)
-    kappa = larger(two.theta + one.eta, two.kappa + one.kappa)
-    return State(N, h_x, h, u, v, r, y, g, z, h_xt, w, h_t, f, alpha, beta, gamma, eta, theta, kappa)
+    g = one.g + chosen(two.h, 0.5 * (two.u + one.h_x) * (two.y - one.h_t), 0) + two.g
+    z = one.z + chosen(two.h, larger(two.u - one.h_x, 0), 0) + two.z
+    return State(N, h_x, h, u, v, r, h_t, y, g, z)
 
 
 def finalize(state):
     """The results of a state."""
-    N, h_x, h, u, v, r, y, g, z, h_xt, w, h_t, f, alpha, beta, gamma, eta, theta, kappa = state
-    rho = np.where(N == 0, 0, np.where(h, np.abs(u - 0), 0) + v)
-    tau = np.maximum(gamma, eta)
-    return rho, np.sqrt(r), h_xt, tau
+    N, h_x, h, u, v, r, h_t, y, g, z = state
+    w = np.where(N == 0, 0, np.where(h, np.abs(u - 0), 0) + v)
+    f = np.where(N == 0, 0, np.where(h, (u - 0) ** 2, 0) + r)
+    alpha = np.where(N == 0, 0, np.where(h, 0.5 * (u + 0) * (y - 0), 0) + g)
+    beta = np.where(N == 0, 0, np.where(h, np.maximum(u - 0, 0), 0) + z)
+    return w, np.sqrt(f), alpha, beta
 
 
 def definition(x, t):
@@ -158,16 +125,16 @@ def definition(x, t):
         c1_seen.append(c1)
         c1 = x[at]
     c1s = np.stack(np.broadcast_arrays(*c1_seen), axis=0)
-    phi = np.float64(0)
-    phi_seen = []
-    for psi in range(len(x)):
-        phi_seen.append(phi)
-        phi = t[psi]
-    phis = np.stack(np.broadcast_arrays(*phi_seen), axis=0)
+    gamma = np.float64(0)
+    gamma_seen = []
+    for eta in range(len(x)):
+        gamma_seen.append(gamma)
+        gamma = t[eta]
+    gammas = np.stack(np.broadcast_arrays(*gamma_seen), axis=0)
     return (
         np.sum(np.where(np.arange(len(x)) > 0, np.abs(x - c1s), 0)),
         np.sqrt(np.sum(np.where(np.arange(len(x)) > 0, (x - c1s) ** 2, 0))),
-        np.sum(np.where(np.arange(len(x)) > 0, 0.5 * (x + c1s) * (t - phis), 0)),
+        np.sum(np.where(np.arange(len(x)) > 0, 0.5 * (x + c1s) * (t - gammas), 0)),
         np.sum(np.where(np.arange(len(x)) > 0, np.maximum(x - c1s, 0), 0)),
     )
 

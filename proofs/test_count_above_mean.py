@@ -5,8 +5,8 @@
 
 s2 = sum(where(x[l] > s / size(l), 1, 0), l): threshold: which elements take part depends on a pivot that moves.
 Prefix: x = 1, 2, 3, 4, …, 36.
-After it, as x of a suffix of one element grows, the result jumps near -629, -592, -555, -518, … (each place known to
-within 0.0002): each time one choice turns, g = 0, and no other.
+After it, as x of one element grows, the result jumps near -629, -592, -555, -518, … (each place known to within
+0.0002): each time one choice turns, g = 0, and no other.
 Where it turns is a function of the prefix.  The Jacobian of n such g by n numbers of the prefix
 has the determinant 0.972973 (n = 1), 0.945946 (n = 2), 0.918919 (n = 3), 0.891892 (n = 4), 0.864865 (n = 5), 0.837838
 (n = 6), 0.810811 (n = 7), 0.783784 (n = 8), 0.675676 (n = 12), 0.567568 (n = 16), 0.027027 (n = 20), 0.027027 (n =

@@ -13,14 +13,14 @@
                 place=4))
 
 Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
-what the definition gives (one pass over l, 19 words of state per row, ordered merge). merge is associative, and keeps
+what the definition gives (one pass over l, 20 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
 Elements:
 
     x1 = exp(Σ_c (lp[l,c] if c = 0 else 0))
     x2 = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))
-    x3 = exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
+    x3 = 0 if l = 0 else exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))
 
 Update by one element:
 
@@ -32,20 +32,18 @@ Update by one element:
     r'      = r·x1 + w·x1  ¹
     q_y_lp' = q_y_lp·x2  ¹
     h_y_lp' = h_y_lp·x2 + q_lp·x2  ¹
-    g'      = g·x2 + f·x2 + q·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
-    z'      = z·x2 + alpha·x2 + gamma·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
-    w'      = w·x2 + beta·x2 + eta·x2·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
+    g'      = g·x2 + f·x2 + q·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
+    z'      = z·x2 + alpha·x2 + gamma·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
+    w'      = w·x2 + beta·x2 + eta·(x2 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u = 1 else 0) else 0)  ¹
     f'      = f·x1 + q·x1  ¹
     alpha'  = alpha·x1 + gamma·x1  ¹
     beta'   = beta·x1 + eta·x1  ¹
-    q'      = q·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)  ¹
-    gamma'  = gamma·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + exp(Σ_c (lp[l,c]
-        if c = Σ_u (y[u] if u = 0 else 0) else 0))·(1 if l = 0 else 0) + theta·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u
-        = 0 else 0) else 0))·(0 if l = 0 else 1)  ¹
-    eta'    = eta·exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1) + kappa·exp(Σ_c
-        (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)  ¹
-    theta'  = x1·(1 if l = 0 else 0) + theta·x1·(0 if l = 0 else 1)  ¹
-    kappa'  = kappa·x1·(0 if l = 0 else 1)  ¹
+    q'      = q·x3  ¹
+    gamma'  = gamma·x3 + (exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) if l = 0 else 0) + theta·x3  ¹
+    eta'    = eta·x3 + kappa·x3  ¹
+    theta'  = (x1 if l = 0 else 0) + theta·(0 if l = 0 else x1)  ¹
+    kappa'  = kappa·(0 if l = 0 else x1)  ¹
+    rho'    = rho
 
 Guards:
 
@@ -83,18 +81,19 @@ class State(NamedTuple):
     r: np.ndarray  # ∘_l 0
     q_y_lp: np.ndarray  # Π_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))
     h_y_lp: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))
-    # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0))·(1 if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if 
+    # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 1 else 0) else 0)) if Σ_u (y[u] if u = 0 else 0) ≠ Σ_u (y[u] if u =
     g: np.ndarray
     z: np.ndarray  # ∘_l 0
     w: np.ndarray  # ∘_l 0
     f: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = 0 else 0))
     alpha: np.ndarray  # ∘_l 0
     beta: np.ndarray  # ∘_l 0
-    q: np.ndarray  # Π_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    gamma: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(1 if l = 0 else 0)
-    eta: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))·(0 if l = 0 else 1)
-    theta: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = 0 else 0))·(1 if l = 0 else 0)
-    kappa: np.ndarray  # Π_l exp(Σ_c (lp[l,c] if c = 0 else 0))·(0 if l = 0 else 1)
+    q: np.ndarray  # Π_l 0 if l = 0 else exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))
+    gamma: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) if l = 0 else 0
+    eta: np.ndarray  # ∘_l 0 if l = 0 else exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0))
+    theta: np.ndarray  # ∘_l exp(Σ_c (lp[l,c] if c = 0 else 0)) if l = 0 else 0
+    kappa: np.ndarray  # Π_l 0 if l = 0 else exp(Σ_c (lp[l,c] if c = 0 else 0))
+    rho: np.ndarray  # Σ_l 0
 
 
 def lift(lp, y, l):
@@ -107,31 +106,35 @@ def lift(lp, y, l):
     r = np.float64(0)
     q_y_lp = np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 1, y, 0)), lp, 0)))
     h_y_lp = np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 1, y, 0)), lp, 0)))
-    g = (
-        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 1, y, 0)), lp, 0)))
-        * np.where(np.sum(np.where(np.arange(len(y)) == 0, y, 0)) != np.sum(np.where(np.arange(len(y)) == 1, y, 0)),
-        1, 0)
+    g = np.where(
+        np.sum(np.where(np.arange(len(y)) == 0, y, 0)) != np.sum(np.where(np.arange(len(y)) == 1, y, 0)),
+        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 1, y, 0)), lp, 0))),
+        0,
     )
     z = np.float64(0)
     w = np.float64(0)
     f = np.exp(np.sum(np.where(np.arange(len(lp)) == 0, lp, 0)))
     alpha = np.float64(0)
     beta = np.float64(0)
-    q = (
-        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0)))
-        * np.where(l == 0, 0, 1)
+    q = np.where(
+        l == 0,
+        0,
+        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0))),
     )
-    gamma = (
-        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0)))
-        * np.where(l == 0, 1, 0)
+    gamma = np.where(
+        l == 0,
+        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0))),
+        0,
     )
-    eta = (
-        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0)))
-        * np.where(l == 0, 0, 1)
+    eta = np.where(
+        l == 0,
+        0,
+        np.exp(np.sum(np.where(np.arange(len(lp)) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)), lp, 0))),
     )
-    theta = np.exp(np.sum(np.where(np.arange(len(lp)) == 0, lp, 0))) * np.where(l == 0, 1, 0)
-    kappa = np.exp(np.sum(np.where(np.arange(len(lp)) == 0, lp, 0))) * np.where(l == 0, 0, 1)
-    return State(q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa)
+    theta = np.where(l == 0, np.exp(np.sum(np.where(np.arange(len(lp)) == 0, lp, 0))), 0)
+    kappa = np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(len(lp)) == 0, lp, 0))))
+    rho = np.float64(0)
+    return State(q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa, rho)
 
 
 def merge(one, two):
@@ -155,13 +158,14 @@ def merge(one, two):
     eta = two.q * one.eta + two.eta * one.kappa
     theta = two.theta + two.kappa * one.theta
     kappa = one.kappa * two.kappa
-    return State(q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa)
+    rho = one.rho + two.rho
+    return State(q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa, rho)
 
 
 def finalize(state):
     """The results of a state."""
-    q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa = state
-    return -np.log(z + v)
+    q_lp, h_lp, h, t, v, r, q_y_lp, h_y_lp, g, z, w, f, alpha, beta, q, gamma, eta, theta, kappa, rho = state
+    return -np.log(z + v) - 0.6931471805599453 * rho
 
 
 def definition(lp, y):
@@ -185,24 +189,24 @@ def definition(lp, y):
             ),
         )
     u = np.float64(0)
-    rho = np.float64(0)
     tau = np.float64(0)
     phi = np.float64(0)
+    psi = np.float64(0)
     e = np.float64(0)
-    for psi in range(len(lp)):
-        u, rho, tau, phi, e = (
-            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[psi], 0))) * np.where(psi == 0, 1, u),
+    for omega in range(len(lp)):
+        u, tau, phi, psi, e = (
+            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[omega], 0))) * np.where(omega == 0, 1, u),
             (
                 np.exp(np.sum(np.where(np.arange(lp.shape[1]) == np.sum(np.where(np.arange(len(y)) == 0, y, 0)),
-                lp[psi], 0))) * np.where(psi == 0, 1, u + rho)
+                lp[omega], 0))) * np.where(omega == 0, 1, u + tau)
             ),
-            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[psi], 0))) * (rho + tau),
+            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[omega], 0))) * (tau + phi),
             (
                 np.exp(np.sum(np.where(np.arange(lp.shape[1]) == np.sum(np.where(np.arange(len(y)) == 1, y, 0)),
-                lp[psi], 0))) * (tau + phi + np.where(np.sum(np.where(np.arange(len(y)) == 0, y,
-                0)) != np.sum(np.where(np.arange(len(y)) == 1, y, 0)), rho, 0))
+                lp[omega], 0))) * (phi + psi + np.where(np.sum(np.where(np.arange(len(y)) == 0, y,
+                0)) != np.sum(np.where(np.arange(len(y)) == 1, y, 0)), tau, 0))
             ),
-            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[psi], 0))) * (phi + e),
+            np.exp(np.sum(np.where(np.arange(lp.shape[1]) == 0, lp[omega], 0))) * (psi + e),
         )
     return -np.log(d + e)
 

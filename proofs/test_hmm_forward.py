@@ -32,62 +32,60 @@
                 0.0), place=2))
 
 Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
-what the definition gives (one pass over l, 12 words of state per row, ordered merge). merge is associative, and keeps
+what the definition gives (one pass over l, 13 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
 Update by one element:
 
-    h_EA'   = h_EA·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0
-        else 0))) + v·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
-        0 else 0))) + z·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
+    h_EA'   = h_EA·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0
+        else 0))) + v·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
+        0 else 0))) + z·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
         = 0 else 0)))  ¹
-    h_E_pi' = h_E_pi·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0
-        else 0))) + exp(Σ_s (E[l,s] if s = 0 else 0))·(exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + r·exp(Σ_s
-        (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) +
-        w·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
-        ¹
-    h'      = h·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else
-        0))) + y·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0
-        else 0))) + f·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
+    h_E_pi' = h_E_pi·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0
+        else 0))) + (exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0) + r·(0 if l =
+        0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))) + w·(0 if l
+        = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))  ¹
+    h'      = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else
+        0))) + y·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0
+        else 0))) + f·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
         0 else 0)))  ¹
-    u'      = u·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else
-        0))) + g·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0
-        else 0))) + alpha·exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
+    u'      = u·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else
+        0))) + g·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0
+        else 0))) + alpha·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
         t = 0 else 0)))  ¹
-    v'      = h_EA·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1
-        else 0))) + v·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
-        1 else 0))) + z·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
+    v'      = h_EA·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1
+        else 0))) + v·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
+        1 else 0))) + z·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
         = 1 else 0)))  ¹
-    r'      = h_E_pi·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1
-        else 0))) + exp(Σ_s (E[l,s] if s = 1 else 0))·(exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + r·exp(Σ_s
-        (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) +
-        w·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
-        ¹
-    y'      = h·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else
-        0))) + y·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1
-        else 0))) + f·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
+    r'      = h_E_pi·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1
+        else 0))) + (exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0) + r·(0 if l =
+        0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))) + w·(0 if l
+        = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))  ¹
+    y'      = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else
+        0))) + y·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1
+        else 0))) + f·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
         1 else 0)))  ¹
-    g'      = u·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else
-        0))) + g·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1
-        else 0))) + alpha·exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
+    g'      = u·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else
+        0))) + g·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1
+        else 0))) + alpha·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
         t = 1 else 0)))  ¹
-    z'      = h_EA·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2
-        else 0))) + v·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
-        2 else 0))) + z·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
+    z'      = h_EA·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2
+        else 0))) + v·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t =
+        2 else 0))) + z·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t
         = 2 else 0)))  ¹
-    w'      = h_E_pi·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2
-        else 0))) + exp(Σ_s (E[l,s] if s = 2 else 0))·(exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + r·exp(Σ_s
-        (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) +
-        w·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
-        ¹
-    f'      = h·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else
-        0))) + y·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2
-        else 0))) + f·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
+    w'      = h_E_pi·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2
+        else 0))) + (exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0) + r·(0 if l =
+        0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))) + w·(0 if l
+        = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))  ¹
+    f'      = h·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else
+        0))) + y·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2
+        else 0))) + f·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t =
         2 else 0)))  ¹
-    alpha'  = u·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else
-        0))) + g·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2
-        else 0))) + alpha·exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
+    alpha'  = u·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else
+        0))) + g·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2
+        else 0))) + alpha·(0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if
         t = 2 else 0)))  ¹
+    beta'   = beta
 
 Guards:
 
@@ -117,92 +115,142 @@ from hypothesis.extra.numpy import arrays
 class State(NamedTuple):
     """What is kept of a part of the elements."""
 
-    # ∘_l exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 0 else 0))
     h_EA: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 0 else 0))·(exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0)
+    # ∘_l exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_s (pi[s] if s = 0 else 0)) if l = 0 else 0
     h_E_pi: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 0 else 0))
     h: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 0 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 0 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 0 else 0))
     u: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 1 else 0))
     v: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 1 else 0))·(exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0)
+    # ∘_l exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_s (pi[s] if s = 1 else 0)) if l = 0 else 0
     r: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 1 else 0))
     y: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 1 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 1 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 1 else 0))
     g: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 0 else 0) if t = 2 else 0))
     z: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 2 else 0))·(exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0)
+    # ∘_l exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_s (pi[s] if s = 2 else 0)) if l = 0 else 0
     w: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 1 else 0) if t = 2 else 0))
     f: np.ndarray
-    # ∘_l exp(Σ_s (E[l,s] if s = 2 else 0))·(0 if l = 0 else exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0)))
+    # ∘_l 0 if l = 0 else exp(Σ_s (E[l,s] if s = 2 else 0))·exp(Σ_t (Σ_s (A[s,t] if s = 2 else 0) if t = 2 else 0))
     alpha: np.ndarray
+    beta: np.ndarray  # Σ_l 0
 
 
 def lift(E, A, pi, l):
     """The state of one element, whose arrays have no axis l any more."""
-    h_EA = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
-        np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0))))
+    h_EA = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
+            np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    h_E_pi = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
-        * np.where(l == 0, np.exp(np.sum(np.where(np.arange(len(E)) == 0, pi, 0))), 0)
+    h_E_pi = np.where(
+        l == 0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(len(E)) == 0, pi, 0)))
+        ),
+        0,
     )
-    h = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
-        np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0))))
+    h = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
+            np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    u = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
-        np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0))))
+    u = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 0, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 0,
+            np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    v = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
-        np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0))))
+    v = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
+            np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    r = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
-        * np.where(l == 0, np.exp(np.sum(np.where(np.arange(len(E)) == 1, pi, 0))), 0)
+    r = np.where(
+        l == 0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(len(E)) == 1, pi, 0)))
+        ),
+        0,
     )
-    y = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
-        np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0))))
+    y = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
+            np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    g = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
-        np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0))))
+    g = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 1, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 1,
+            np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    z = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
-        np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0))))
+    z = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
+            np.sum(np.where((np.arange(len(E)) == 0)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    w = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
-        * np.where(l == 0, np.exp(np.sum(np.where(np.arange(len(E)) == 2, pi, 0))), 0)
+    w = np.where(
+        l == 0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(len(E)) == 2, pi, 0)))
+        ),
+        0,
     )
-    f = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
-        np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0))))
+    f = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
+            np.sum(np.where((np.arange(len(E)) == 1)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    alpha = (
-        np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
-        * np.where(l == 0, 0, np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
-        np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0))))
+    alpha = np.where(
+        l == 0,
+        0,
+        (
+            np.exp(np.sum(np.where(np.arange(len(E)) == 2, E, 0)))
+            * np.exp(np.sum(np.where(np.arange(A.shape[1]) == 2,
+            np.sum(np.where((np.arange(len(E)) == 2)[..., None], A, 0), axis=0), 0)))
+        ),
     )
-    return State(h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha)
+    beta = np.float64(0)
+    return State(h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha, beta)
 
 
 def merge(one, two):
@@ -219,13 +267,14 @@ def merge(one, two):
     w = two.z * one.h_E_pi + two.w + two.f * one.r + two.alpha * one.w
     f = two.z * one.h + two.f * one.y + two.alpha * one.f
     alpha = two.z * one.u + two.f * one.g + two.alpha * one.alpha
-    return State(h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha)
+    beta = one.beta + two.beta
+    return State(h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha, beta)
 
 
 def finalize(state):
     """The results of a state."""
-    h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha = state
-    return np.log(h_E_pi + r + w)
+    h_EA, h_E_pi, h, u, v, r, y, g, z, w, f, alpha, beta = state
+    return np.log(h_E_pi + r + w) + 0.6931471805599453 * beta
 
 
 def definition(E, A, pi):

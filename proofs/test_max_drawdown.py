@@ -10,15 +10,19 @@ Theorem. Lift the elements along the axis l to their states, and merge neighbour
 what the definition gives (one pass over l, 7 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
+Elements:
+
+    x = x[l] − x[l]
+
 Update by one element:
 
     m_x' = max(m_x, −x[l])
-    h'   = max(max(h, −x[l] + m), 0)
+    h_x' = max(max(h_x, −x[l] + m), x)
     m'   = max(m, x[l])
     M'   = max(M, −log(x[l]))
-    t'   = max(max(t, −log(x[l]) + M_x), 0)
+    h'   = max(max(h, −log(x[l]) + M_x), log(x[l]) − log(x[l]))
     M_x' = max(M_x, log(x[l]))
-    u'   = max(max(u, x[l] + m_x), 0)
+    t'   = max(max(t, x[l] + m_x), x)
 
 Laws: none beyond those of the monoids.
 
@@ -44,42 +48,42 @@ class State(NamedTuple):
     """What is kept of a part of the elements."""
 
     m_x: np.ndarray  # max_l −x[l]
-    h: np.ndarray  # ∘_l 0
+    h_x: np.ndarray  # ∘_l x[l] − x[l]
     m: np.ndarray  # max_l x[l]
     M: np.ndarray  # max_l −log(x[l])
-    t: np.ndarray  # ∘_l 0
+    h: np.ndarray  # ∘_l log(x[l]) − log(x[l])
     M_x: np.ndarray  # max_l log(x[l])
-    u: np.ndarray  # ∘_l 0
+    t: np.ndarray  # ∘_l x[l] − x[l]
 
 
 def lift(x):
     """The state of one element, whose arrays have no axis l any more."""
     m_x = -x
-    h = np.float64(0)
+    h_x = x - x
     m = x
     M = -np.log(x)
-    t = np.float64(0)
+    h = np.log(x) - np.log(x)
     M_x = np.log(x)
-    u = np.float64(0)
-    return State(m_x, h, m, M, t, M_x, u)
+    t = x - x
+    return State(m_x, h_x, m, M, h, M_x, t)
 
 
 def merge(one, two):
     """The state of two parts together."""
     m_x = larger(one.m_x, two.m_x)
-    h = larger(larger(one.h, two.m_x + one.m), two.h)
+    h_x = larger(larger(one.h_x, two.m_x + one.m), two.h_x)
     m = larger(one.m, two.m)
     M = larger(one.M, two.M)
-    t = larger(larger(one.t, two.M + one.M_x), two.t)
+    h = larger(larger(one.h, two.M + one.M_x), two.h)
     M_x = larger(one.M_x, two.M_x)
-    u = larger(larger(one.u, two.m + one.m_x), two.u)
-    return State(m_x, h, m, M, t, M_x, u)
+    t = larger(larger(one.t, two.m + one.m_x), two.t)
+    return State(m_x, h_x, m, M, h, M_x, t)
 
 
 def finalize(state):
     """The results of a state."""
-    m_x, h, m, M, t, M_x, u = state
-    return h, 1 - np.exp(-t), u
+    m_x, h_x, m, M, h, M_x, t = state
+    return h_x, 1 - np.exp(-h), t
 
 
 def definition(x):
@@ -90,19 +94,19 @@ def definition(x):
         c1 = np.maximum(c1, x[at])
         c1_seen.append(c1)
     c1s = np.stack(np.broadcast_arrays(*c1_seen), axis=0)
-    v = -np.inf
-    v_seen = []
-    for r in range(len(x)):
-        v = np.maximum(v, np.log(x[r]))
-        v_seen.append(v)
-    vs = np.stack(np.broadcast_arrays(*v_seen), axis=0)
-    y = np.inf
-    y_seen = []
-    for g in range(len(x)):
-        y = np.minimum(y, x[g])
-        y_seen.append(y)
-    ys = np.stack(np.broadcast_arrays(*y_seen), axis=0)
-    return np.max(c1s - x), 1 - np.exp(-np.max(vs - np.log(x))), np.max(x - ys)
+    u = -np.inf
+    u_seen = []
+    for v in range(len(x)):
+        u = np.maximum(u, np.log(x[v]))
+        u_seen.append(u)
+    us = np.stack(np.broadcast_arrays(*u_seen), axis=0)
+    r = np.inf
+    r_seen = []
+    for y in range(len(x)):
+        r = np.minimum(r, x[y])
+        r_seen.append(r)
+    rs = np.stack(np.broadcast_arrays(*r_seen), axis=0)
+    return np.max(c1s - x), 1 - np.exp(-np.max(us - np.log(x))), np.max(x - rs)
 
 
 def between(first, last, x):

@@ -19,11 +19,11 @@ Update by one element:
     h'     = h
     t'     = t
     u'     = u
-    v'     = v + (1 if l > 1 else 0) + z·(−(1 if x[l] > h_x else 0) if l > 1 else 0) + f·(−(1 if x[l] = h_x else 0) if
-        l > 1 else 0) + beta·(−(1 if x[l] < h_x else 0) if l > 1 else 0)  ¹
-    r'     = r + w·(−(1 if x[l] > h_x else 0) if l > 1 else 0)  ¹
-    y'     = y + alpha·(−(1 if x[l] = h_x else 0) if l > 1 else 0)  ¹
-    g'     = g + gamma·(−(1 if x[l] < h_x else 0) if l > 1 else 0)  ¹
+    v'     = v + (1 if l > 1 else 0) + (−z·(1 if x[l] > h_x else 0) if l > 1 else 0) + (−f·(1 if x[l] = h_x else 0) if
+        l > 1 else 0) + (−beta·(1 if x[l] < h_x else 0) if l > 1 else 0)  ¹
+    r'     = r + (−w·(1 if x[l] > h_x else 0) if l > 1 else 0)  ¹
+    y'     = y + (−alpha·(1 if x[l] = h_x else 0) if l > 1 else 0)  ¹
+    g'     = g + (−gamma·(1 if x[l] < h_x else 0) if l > 1 else 0)  ¹
     z'     = 1 if x[l] > h_x else 0  ¹
     w'     = 0
     f'     = 1 if x[l] = h_x else 0  ¹
@@ -105,19 +105,19 @@ def merge(one, two):
     t = one.t
     u = one.u
     v = (
-        one.v + two.h + two.v + two.r * chosen(two.u > one.h_x, 1, 0) + two.y * chosen(two.u == one.h_x, 1, 0)
-        + two.g * chosen(two.u < one.h_x, 1, 0) + one.z * chosen(two.t, -chosen(two.u > one.h_x, 1, 0), 0) + one.f
-        * chosen(two.t, -chosen(two.u == one.h_x, 1, 0), 0) + one.beta
-        * chosen(two.t, -chosen(two.u < one.h_x, 1, 0), 0)
+        one.v + two.h + two.v + chosen(two.u > one.h_x, two.r, 0) + chosen(two.u == one.h_x, two.y, 0)
+        + chosen(two.u < one.h_x, two.g, 0) + chosen(two.t, -(one.z * chosen(two.u > one.h_x, 1, 0)), 0)
+        + chosen(two.t, -(one.f * chosen(two.u == one.h_x, 1, 0)), 0)
+        + chosen(two.t, -(one.beta * chosen(two.u < one.h_x, 1, 0)), 0)
     )
-    r = one.r + one.w * chosen(two.t, -chosen(two.u > one.h_x, 1, 0), 0)
-    y = one.y + one.alpha * chosen(two.t, -chosen(two.u == one.h_x, 1, 0), 0)
-    g = one.g + one.gamma * chosen(two.t, -chosen(two.u < one.h_x, 1, 0), 0)
-    z = two.z + two.w * chosen(two.u > one.h_x, 1, 0)
+    r = one.r + chosen(two.t, -(one.w * chosen(two.u > one.h_x, 1, 0)), 0)
+    y = one.y + chosen(two.t, -(one.alpha * chosen(two.u == one.h_x, 1, 0)), 0)
+    g = one.g + chosen(two.t, -(one.gamma * chosen(two.u < one.h_x, 1, 0)), 0)
+    z = two.z + chosen(two.u > one.h_x, two.w, 0)
     w = np.float64(0)
-    f = two.f + two.alpha * chosen(two.u == one.h_x, 1, 0)
+    f = two.f + chosen(two.u == one.h_x, two.alpha, 0)
     alpha = np.float64(0)
-    beta = two.beta + two.gamma * chosen(two.u < one.h_x, 1, 0)
+    beta = two.beta + chosen(two.u < one.h_x, two.gamma, 0)
     gamma = np.float64(0)
     return State(N, h_x, h, t, u, v, r, y, g, z, w, f, alpha, beta, gamma)
 
@@ -125,11 +125,7 @@ def merge(one, two):
 def finalize(state):
     """The results of a state."""
     N, h_x, h, t, u, v, r, y, g, z, w, f, alpha, beta, gamma = state
-    eta = np.where(
-        N == 0,
-        0,
-        h + v + r * np.where(u > 0, 1, 0) + y * np.where(u == 0, 1, 0) + g * np.where(u < 0, 1, 0),
-    )
+    eta = np.where(N == 0, 0, h + v + np.where(u > 0, r, 0) + np.where(u == 0, y, 0) + np.where(u < 0, g, 0))
     return eta
 
 

@@ -1,0 +1,327 @@
+"""sgd_logistic: one pass over l, 2 words of state per row, in order, no merge.
+
+One epoch of stochastic gradient descent on the logistic loss: w −= η(σ(w x + b) − y)·x, b −= η(σ(w x + b) − y).
+
+The operator
+    sgd_logistic(x[l], y[l]; rate=0.3):
+        return scan(lambda w, b: (w - rate * (0.5 * tanh(0.5 * (w * x + b)) + 0.5 - y) * x, b - rate * (0.5 * tanh(0.5 * (w * x + b)) + 0.5 - y)), l, (0.0, 0.0), place=0), scan(lambda w, b: (w - rate * (0.5 * tanh(0.5 * (w * x + b)) + 0.5 - y) * x, b - rate * (0.5 * tanh(0.5 * (w * x + b)) + 0.5 - y)), l, (0.0, 0.0), place=1)
+
+One more element (a prime marks the new value)
+    h'  = h − rate·x[l]·(0.5·tanh(0.5·(h·x[l] + h2)) + 0.5 − y[l])
+    h2' = h2 − rate·(0.5·tanh(0.5·(h·x[l] + h2)) + 0.5 − y[l])
+
+Laws:
+Certificate: sha256 0fd6ac3d1ed6c350d18005f0333a60d980e495f2b628c6595d1af8af0ad4a550
+Schedule: tiles of 8192 along l, rows shared between threads
+Needs NumPy and Numba.  `python sgd_logistic_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import sys
+import time
+from math import prod
+
+import numpy as np
+from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+
+INPUTS = {"x": "l", "y": "l"}
+DTYPES = {"x": "float32", "y": "float32"}
+TILE, BLOCK = 8192, 1
+
+
+def sgd_logistic(x, y, *, rate=0.3, threads=None):
+    """sgd_logistic in one pass over l.
+
+    Takes float32 x[…, l], float32 y[…, l]; gives float32 […], float32 […].  Leading dimensions are batch and
+    broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "y": y}, {"rate": rate}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    out1 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["y"], INPUTS["y"], "l", batch),
+        f8(scalars["rate"]),
+        lengths["l"], out0, out1)
+    return (given_back(out0, batch, "", ""), given_back(out1, batch, "", ""))
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@njit(**LOOP)
+def make_S1(S1, x, n):
+    wide_vectors()
+    for i_l in range(n):
+        t1 = 0.0 * f8(x[i_l])
+        t2 = t1 + 0.0
+        t3 = 0.5 * t2
+        t4 = np.tanh(t3)
+        S1[i_l] = f4(t4)
+
+
+@njit(**PART, fastmath={"contract"})
+def steps_0(h, h2, begins, rate, S1, y, x, n):
+    if begins:
+        i_l = 0
+        t1 = 0.5 * f8(S1[i_l])
+        t2 = t1 + 0.5
+        t3 = t2 - f8(y[i_l])
+        t4 = rate * t3
+        t5 = t4 * f8(x[i_l])
+        t6 = 0.0 - t5
+        t7 = 0.0 - t4
+        h, h2 = t6, t7
+    for i_l in range(begins, n):
+        t8 = h * f8(x[i_l])
+        t9 = t8 + h2
+        t10 = 0.5 * t9
+        t11 = np.tanh(t10)
+        t12 = 0.5 * t11
+        t13 = t12 + 0.5
+        t14 = t13 - f8(y[i_l])
+        t15 = rate * t14
+        t16 = t15 * f8(x[i_l])
+        t17 = h - t16
+        t18 = h2 - t15
+        h, h2 = t17, t18
+    return h, h2
+
+
+@njit(**PART)
+def finish(h, h2):
+    out0 = f4(h)
+    out1 = f4(h2)
+    return out0, out1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_y, y, rate, n_l, out0, out1):
+    wide_vectors()
+    S1_all = empty((tile,), f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        h = f8(0.0)
+        h2 = f8(0.0)
+        for t0 in range(begin, end, tile):
+            n = tile if t0 + tile < end else end - t0
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            y_tile = y[b_y[b], t0:t0 + n]
+            S1 = shaped(S1_all, (n,))
+            make_S1(S1, x_tile, n)
+            h, h2 = steps_0(h, h2, i8(t0 == begin), rate, S1, y_tile, x_tile, n)
+        out0[b], out1[b] = finish(h, h2)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_y, y, rate, n_l, out0, out1):
+    pieces = items if items < 8 * threads else 8 * threads
+    for part in prange(threads):
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_y, y, rate, n_l, out0, out1)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.broadcast_to(which, batch).flatten(), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
+
+
+def stepped(axis, length, place, every, states, elements, step):
+    """A recurrence, one element after the other: the last of state number `place`, or that after or before every element."""
+    seen, dim = [], along(axis)
+    states = tuple(np.reshape(np.asarray(state, np.float64), (1,) * (len(AXES) - np.ndim(state)) + np.shape(state)) for state in states)
+    for at in range(length):
+        here = [np.take(element, [at if element.shape[dim] > 1 else 0], dim) for element in elements]
+        after = step(*states, *here)
+        seen += [(after if every == "after" else states)[place]] if every else []
+        states = after
+    return np.concatenate(np.broadcast_arrays(*seen), dim) if every else states[place]
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, y, rate):
+    """sgd_logistic as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    y = spread(y, 'l')
+    lengths = {"l": x.shape[-1]}
+    return (taken_out(stepped("l", lengths["l"], 0, "", (0.0, 0.0,), (x, y,), lambda w, b, e1, e2: (w - rate * (0.5 * np.tanh(0.5 * (w * e1 + b)) + 0.5 - e2) * e1, b - rate * (0.5 * np.tanh(0.5 * (w * e1 + b)) + 0.5 - e2),)), '', lengths), taken_out(stepped("l", lengths["l"], 1, "", (0.0, 0.0,), (x, y,), lambda w, b, e1, e2: (w - rate * (0.5 * np.tanh(0.5 * (w * e1 + b)) + 0.5 - e2) * e1, b - rate * (0.5 * np.tanh(0.5 * (w * e1 + b)) + 0.5 - e2),)), '', lengths),)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'y': 'normal'}, {'rate': 0.3}, []
+    for length in (4097, 16391, 40957):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"sgd_logistic, l = {length}", arrays, scalars))
+    return 0 if passed_over(sgd_logistic, definition, cases, 0.0001) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
