@@ -276,7 +276,7 @@ def make(warps, stage, slots, n_d, n_top):
     words_X = n_d
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, vW, s_W, k, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
+    def kernel(vX, s_X, vW, s_W, vk, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -407,12 +407,12 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vX, vW, k):
+def plan(vX, vW, vk):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
     arrays = {'vX': vX, 'vW': vW}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
-    sizes['top'] = int(k)
+    sizes['top'] = int(vk)
     if not 1 <= sizes['top'] <= min(length, 32):
         raise ValueError(f"the {sizes['top']} largest of {length}: this kernel finds 1 to 32 of as many or more")
     state = 8 * sizes['top'] + 8 * sizes['top']
@@ -429,17 +429,17 @@ def plan(vX, vW, k):
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
     launches = [((warps, 'part', slots, sizes['d'], sizes['top']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['top']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['top']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.int64(k), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
+    arguments += [np.int64(vk), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vX, vW, k, stream=0):
+def launch(vX, vW, vk, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vX, vW, k)
+    launches, arguments, held, shapes = plan(vX, vW, vk)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
