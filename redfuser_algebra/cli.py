@@ -275,15 +275,16 @@ def audit(target: Annotated[str | None, TARGET] = None,
     """
     if (target is None) != every:
         raise OperatorError("auditing kernels", "both a name and --all are given" if every else "nothing is named", "name an operator, or write --all")
-    if (plot or factors if every else table) is not None:
+    if (plot, factors) != (None, None) if every else table is not None:
         raise OperatorError("auditing kernels", "--plot and --factors are for one kernel, --table is of all", "name the operator, or write --all --table FILE")
     dtypes, sizes = dtype.split(","), FULL if full else QUICK
     if every:
-        asked = audits.Asked(list(ra.operators.values()), dtypes, sizes, card, files.writable(record))
+        asked = audits.Asked(list(ra.operators.values()), dtypes, sizes, card)
         write = None if table is None else partial(files.save_text, files.writable(table))
-        return 0 if audits.shown(asked, as_json, write) else FAILED
+        return 0 if audits.show_all(asked, files.writable(record), as_json, write) else FAILED
+    asked = audits.Asked(operators_of(target), dtypes, sizes, card)
     schedule = Schedule(1, wgmma=True) if wgmma else None
-    return 0 if audits.told(operators_of(target), dtypes, sizes, card, schedule, factors, plot and files.writable(plot), as_json) else FAILED
+    return 0 if audits.show_each(asked, schedule, factors, plot and files.writable(plot), as_json) else FAILED
 
 
 @app.command()

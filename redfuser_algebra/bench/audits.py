@@ -19,7 +19,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run import files
-from redfuser_algebra.run.audit import FULL, SIZES, Size, sizes_of
+from redfuser_algebra.run.audit import FULL, SIZES, Size, rows_and_length, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 
 HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s", "source")
@@ -39,28 +39,27 @@ writes this file, and goes on where it was stopped.
 
 @dataclass(frozen=True)
 class Asked:
-    """What to audit: the kernels of operators for these numbers, at sizes of a name, and where what is found is kept."""
+    """What to audit: the kernels of operators for real numbers of these dtypes, at the sizes of a name, and for which card."""
 
     operators: Sequence[ra.Operator]
     dtypes: Sequence[str]
     sizes: str
     card: str
-    record: Path
 
 
 def sizes_for(kernel: CudaKernel, name: str) -> list[Size]:
     """The sizes of a name at which the operator is defined; the catalogue says from which length on that is."""
     own = kernel.operator.name
     shortest = ra.operators.entry(own).shortest if own in ra.operators else 1
-    return [size for size in sizes_of(kernel, name) if (size if isinstance(size, int) else size[1]) >= shortest]
+    return [size for size in sizes_of(kernel, name) if rows_and_length(size)[1] >= shortest]
 
 
-def audits(asked: Asked, told: Callable[[int, int], None]) -> Iterator[dict]:
+def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iterator[dict]:
     """What each audit found, with its `source`, a hash, and its `seconds`; operators that have no kernel are passed over.
 
     Raises OperatorError for a file that holds something else.
     """
-    known, whole = recorded(asked.record), len(asked.operators) * len(asked.dtypes)
+    known, whole = recorded(record), len(asked.operators) * len(asked.dtypes)
     for done, operator in enumerate(asked.operators):
         for place, dtype in enumerate(asked.dtypes):
             told(done * len(asked.dtypes) + place, whole)
@@ -73,7 +72,7 @@ def audits(asked: Asked, told: Callable[[int, int], None]) -> Iterator[dict]:
             if source not in known:
                 found = kernel.audit(card=asked.card, sizes=sizes).to_json()
                 known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
-                with asked.record.open("a", encoding="utf-8") as file:
+                with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(known[source]) + "\n")
             yield known[source]
 
@@ -93,7 +92,7 @@ def cells(found: dict) -> list[str]:
     worst = max(("inf" if case["fault"] else case["error"] / case["limit"] for case in cases), key=float, default=0.0)
     part = {name: max((case[name] for case in cases[-1:] if case[name]), default=0.0) for name in ("traffic", "conflicts")}
     ran = dict.fromkeys(_said(case["rows"], case["length"]) for case in cases)
-    full = (_said(*((0, size) if isinstance(size, int) else size)) for size in SIZES[FULL][found["tiles"]])
+    full = (_said(*rows_and_length(size)) for size in SIZES[FULL][found["tiles"]])
     return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(ran), ", ".join(size for size in full if size not in ran),
             str(max(b["registers"] for b in binaries)), str(max(b["spilled"] + b["stack"] for b in binaries)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
             f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
@@ -116,38 +115,38 @@ def markdown(asked: Asked, found: Iterable[dict]) -> str:
                       "## Not run, or without a kernel", "", *missing, ""])
 
 
-def shown(asked: Asked, as_json: bool, table: Callable[[str], object] | None = None) -> bool:
+def show_all(asked: Asked, record: Path, as_json: bool, table: Callable[[str], object] | None = None) -> bool:
     """Print a table or data of all audits, also of those so far if it is stopped; whether every kernel passed.
 
-    `table` is given the Markdown of all audits that the record holds of these kernels.
+    `table` is given the Markdown of all audits that the record holds.
     """
     found = []
     try:
         with progress("auditing") as told:
-            for each in audits(asked, told):
+            for each in audits(asked, record, told):
                 found.append(each)
     finally:
         if as_json:
             print_json(found)
         else:
             show_table(list(HEAD), [cells(each) for each in found])
-            show_lines([f"{sum(each['passed'] for each in found)} of {len(found)} kernels passed; all audits are in {asked.record}"])
+            show_lines([f"{sum(each['passed'] for each in found)} of {len(found)} kernels passed; all audits are in {record}"])
         if table is not None:
-            table(markdown(asked, recorded(asked.record).values()))
+            table(markdown(asked, recorded(record).values()))
     return all(each["passed"] for each in found)
 
 
-def told(operators: Sequence[ra.Operator], dtypes: Sequence[str], sizes: str, card: str, schedule: Schedule | None, factors: str | None, plot: Path | None, as_json: bool) -> bool:
-    """Print each audit of these operators, or data of all, and draw them if `plot` is a file; whether every kernel passed."""
+def show_each(asked: Asked, schedule: Schedule | None, factors: str | None, plot: Path | None, as_json: bool) -> bool:
+    """Print each audit as soon as it is made, or data of all, and draw them if `plot` is a file; whether every kernel passed."""
     found = []
-    for operator, dtype in product(operators, dtypes):
+    for operator, dtype in product(asked.operators, asked.dtypes):
         kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=schedule, factors=factors)
-        with progress(f"auditing {operator.name}") as heard:
-            found.append(kernel.audit(card=card, sizes=sizes_for(kernel, sizes), progress=heard))
+        with progress(f"auditing {operator.name}") as told:
+            found.append(kernel.audit(card=asked.card, sizes=sizes_for(kernel, asked.sizes), progress=told))
         if not as_json:
             show_lines(str(found[-1]).splitlines())
         if plot is not None:
-            several = [operator.name] * (len(operators) > 1) + [dtype] * (len(dtypes) > 1)
+            several = [operator.name] * (len(asked.operators) > 1) + [dtype] * (len(asked.dtypes) > 1)
             files.save_text(plot.with_stem("_".join([plot.stem, *several])), f"{found[-1].picture}\n")
     if as_json:
         print_json([each.to_json() for each in found] if len(found) > 1 else found[0].to_json())

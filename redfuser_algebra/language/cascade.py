@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.display import cascade_html
-from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol, unbound_states
+from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol, unbound_states
 from redfuser_algebra.language.mathematics import cascade_text
 from redfuser_algebra.language.operator import Operator
 

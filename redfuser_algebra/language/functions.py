@@ -15,7 +15,7 @@ import numpy as np
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError, undeclared
-from redfuser_algebra.language.expr import Expr, call, const, lift, subterms
+from redfuser_algebra.language.expr import Expr, call, lift, subterms
 
 __all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std take index size
     exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum

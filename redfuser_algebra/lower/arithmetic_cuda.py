@@ -15,9 +15,13 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, what the
-    kernel calls each input and parameter, whether it multiplies matrices in tiles for blocks of rows, and whether by the instructions of sm_90a for four warps at a time.
-    `factors` are inputs that lie in memory as floats of eight bits, with their formats; `native`: by instructions that sm_89 brought."""
+    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, and what
+    the kernel calls each input and parameter.
+
+    `tiles`: it multiplies matrices in tiles for blocks of rows; `wgmma`: by the instructions of sm_90a for four warps at a
+    time.  `factors` are inputs that lie in memory as floats of eight bits, with their formats; `native`: instructions that
+    sm_89 brought take them.
+    """
 
     imports: str
     body: str

@@ -249,7 +249,7 @@ class ColumnFunctions(RowFunctions):
         f.line(f"    {line('word')}")
 
     def _fold_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
-        stage, single = list(stage), []
+        stage = list(stage)
         for update in stage:
             if self.storage.held[update.name].columns and not update.fixed:
                 f.line("if seen_old > 0:")

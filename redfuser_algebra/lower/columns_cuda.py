@@ -9,7 +9,6 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.column_functions import ColumnFunctions
 from redfuser_algebra.lower.host_cuda import Choice
 from redfuser_algebra.lower.rows_cuda import SECTOR, RowPrinter
-from redfuser_algebra.lower.formulas_cpu import indented
 from redfuser_algebra.lower.tile import TileProgram
 
 ROOM, WORDS, LISTED = 44 * 1024, 160, 32

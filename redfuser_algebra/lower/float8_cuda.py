@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
 from redfuser_algebra.lower.fragments_cuda import LOAD, SCORES_HALF, STORE_FULL, STORE_HALF
+from redfuser_algebra.lower.variants import variant
 
 KINDS = {"float8_e4m3": "e4m3", "float8_e5m2": "e5m2"}
 """Formats of eight bits, and what machine instructions call them."""
@@ -59,7 +60,7 @@ take_words = ptx("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];", "rrrr", "r", memory
 '''
 """What kernels with factors of 16 bits have anyway."""
 
-_LOAD = LOAD.replace("load_tile", "load_tile_of_bytes").replace("CHUNK", "16").replace('''
+_LOAD = variant(LOAD, ("load_tile", "load_tile_of_bytes"), ("CHUNK", "16"), ('''
                 v = cuda.local.array(16, f4)
                 for e in range(16):
                     v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * 16 + e < columns))
@@ -69,11 +70,12 @@ _LOAD = LOAD.replace("load_tile", "load_tile_of_bytes").replace("CHUNK", "16").r
                     v[w] = 0
                     for e in range(4):
                         v[w] |= load_byte(origin + 4 * w + e, (row < rows) & (chunk * 16 + 4 * w + e < columns)) << 8 * e
-                keep_words(place, v[0], v[1], v[2], v[3])''')
+                keep_words(place, v[0], v[1], v[2], v[3])'''))
 
 _PRODUCT = '''
 mma_{pair} = ptx("mma.sync.aligned.m16n8k32.row.col.f32.{left}.{right}.f32 {{{{$0, $1, $2, $3}}}}, {{{{$4, $5, $6, $7}}}}, {{{{$8, $9}}}}, {{{{$10, $11, $12, $13}}}};", "ffff", "rrrrrrffff", warp=True)
-'''.replace("{{{{", "{{").replace("}}}}", "}}") + SCORES_HALF.replace("multiply(", "multiply_{pair}(").replace("multiply_rows(", "multiply_rows_{pair}(").replace(" mma(", " mma_{pair}(").replace("16 · steps numbers", "32 · steps bytes")
+'''.replace("{{{{", "{{").replace("}}}}", "}}") + variant(
+    SCORES_HALF, ("multiply(", "multiply_{pair}("), ("multiply_rows(", "multiply_rows_{pair}("), (" mma(", " mma_{pair}("), ("16 · steps numbers", "32 · steps bytes"))
 
 _WEIGHTED = '''
 pack_{left} = ptx("{pack}", "r", "ffff")
@@ -128,7 +130,7 @@ def all_finite_{right}(tile, size, thread, threads):
 _ONES = {"e4m3": ("0x7F7F7F7F", "0x01010101"), "e5m2": ("0x7C7C7C7C", "0x04040404")}
 """The bits of four bytes that are all set in what is not finite, and the lowest of them."""
 
-_STORE_HALF = STORE_HALF.replace('''
+_STORE_HALF = variant(STORE_HALF, ('''
         for n in range(span // 8):
             row = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r)
             keep_word(i4(shared + chunk_at(row, n, width, height) + i4((thread & 3) << 2)), pack(y[r, 2 * n], y[r, 2 * n + 1]))''', '''
@@ -136,14 +138,15 @@ _STORE_HALF = STORE_HALF.replace('''
             row, odd = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r), i4(thread >> 2 & 1)
             place, low, high = i4(shared + chunk_at(row, i4(2 * n + (thread >> 1 & 1)), width, height) + i4((thread & 1) << 3)), pack(y[r, 4 * n], y[r, 4 * n + 1]), pack(y[r, 4 * n + 2], y[r, 4 * n + 3])
             keep_word(i4(place + i4(odd << 2)), sel(odd > 0, high, low))
-            keep_word(i4(place + i4(i4(1 - odd) << 2)), sel(odd > 0, low, high))''')
+            keep_word(i4(place + i4(i4(1 - odd) << 2)), sel(odd > 0, low, high))'''))
 
-_STORE_FULL = STORE_FULL.replace("four lanes fill 32 bytes", "four lanes fill 64 bytes").replace("n in range(span // 8)", "n in range(span // 16)").replace(
-    "8 * n + 2 * (lane % 4)", "16 * n + 4 * (lane % 4)").replace("store_pair(target, y[r, 2 * n], y[r, 2 * n + 1])", "store_4(target, y[r, 4 * n], y[r, 4 * n + 1], y[r, 4 * n + 2], y[r, 4 * n + 3])").replace(
-    "c in range(2)", "c in range(4)").replace("y[r, 2 * n + c]", "y[r, 4 * n + c]")
+_STORE_FULL = variant(
+    STORE_FULL, ("four lanes fill 32 bytes", "four lanes fill 64 bytes"), ("n in range(span // 8)", "n in range(span // 16)"),
+    ("8 * n + 2 * (lane % 4)", "16 * n + 4 * (lane % 4)"), ("c in range(2)", "c in range(4)"), ("y[r, 2 * n + c]", "y[r, 4 * n + c]"),
+    ("store_pair(target, y[r, 2 * n], y[r, 2 * n + 1])", "store_4(target, y[r, 4 * n], y[r, 4 * n + 1], y[r, 4 * n + 2], y[r, 4 * n + 3])"))
 
 
-def float8(dtype: str, kinds: Iterable[str], native: bool) -> str:
+def loads_of_bytes(dtype: str, kinds: Iterable[str], native: bool) -> str:
     """The loads for numbers of these kinds, which become numbers of `dtype`; `native`: by the machine's own conversions."""
     words = 16 // BYTES[dtype] // 4
     values = [f"${n}" for n in range(words)]
@@ -153,7 +156,7 @@ def float8(dtype: str, kinds: Iterable[str], native: bool) -> str:
     return "\n".join([*([] if BYTES[dtype] == 2 else [_MATRICES]), _BYTES.format(load=load, results="r" * words), *ones, _LOAD])
 
 
-def products(dtype: str, scores: Iterable[tuple[str, str]], weighted: Iterable[tuple[str, str]]) -> str:
+def products_of_bytes(dtype: str, scores: Iterable[tuple[str, str]], weighted: Iterable[tuple[str, str]]) -> str:
     """The products of bytes, by the kinds of their factors; where they add weighted rows up, another `store_tile` is defined last, and counts."""
     found = []
     for left, right in dict.fromkeys((*scores, *weighted)):

@@ -12,6 +12,7 @@ Out: Python source that uses numba-cuda.
 from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
+from redfuser_algebra.lower.variants import variant
 
 _COPIES = '''
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
@@ -178,9 +179,9 @@ def takes_part(weight):
 '''
 
 _PLACED_FULL, _PLACED_HALF = "i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8", "n, width, tile) + lane % 4 * 4"
-_TAKEN_HALF = _TAKEN_FULL.replace(_PLACED_FULL, _PLACED_HALF)
+_TAKEN_HALF = variant(_TAKEN_FULL, (_PLACED_FULL, _PLACED_HALF))
 
-_TAKE_FULL = _TAKE_HALF.replace("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8")
+_TAKE_FULL = variant(_TAKE_HALF, ("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8"))
 
 STORE_FULL = '''
 @cuda.jit(device=True, forceinline=True)

@@ -11,6 +11,7 @@ from inspect import getsource
 from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
+from redfuser_algebra.lower.variants import variant
 
 STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
 _DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
@@ -94,9 +95,9 @@ def host(program: TileProgram, names: Mapping[str, str], signature: Signature, d
     given = _given(program, names)
     checked, run = _CHECKED, _RUN.replace("GIVEN", given)
     if narrow.formats:
-        checked = f"\n{getsource(as_bits)}\n{checked.replace('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}')}"
+        checked = f"\n{getsource(as_bits)}\n{variant(checked, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
     if narrow.formats and narrow.native:
-        run = run.replace("    launches, arguments", _NEEDED + "    launches, arguments", 1)
+        run = variant(run, ("    launches, arguments, held", f"{_NEEDED}    launches, arguments, held"))
     return [*tables, *checked.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *run.splitlines()]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import joined
 from redfuser_algebra.lower.stages_cpu import StagePrinter

@@ -242,7 +242,6 @@ class _Printer(JoinPrinter):
 
     def _end(self) -> list[str]:
         """Settle the pivots, then the values that are left, the outputs, and a second sweep for the maps."""
-        axis, block = self.program.axis, self.program.block
         steps: list[Step] = []
         for update in self.program.updates:
             end = self.program.ended(update)

@@ -18,8 +18,11 @@ from redfuser_algebra.lower.tiles_cuda import print_tiles
 
 
 def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, factors: Mapping[str, str] | None = None, native: bool = True) -> CudaSource:
-    """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`; `factors` are inputs of floats
-    of eight bits, by their formats, and `native` says whether the architecture has products of such.  Raises LoweringError where there is none yet."""
+    """The kernel of a program for real numbers of a dtype, with the products of sm_90a if `wgmma`.
+
+    `factors` are inputs of floats of eight bits, with their formats; `native` says whether the architecture has products
+    of such.  Raises LoweringError where there is no kernel yet.
+    """
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if without_kernel(program):

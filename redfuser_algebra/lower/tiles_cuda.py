@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.bounds import may_hold, must_hold
-from redfuser_algebra.lower.float8_cuda import KINDS, float8
-from redfuser_algebra.lower.float8_cuda import products as products_of_bytes
+from redfuser_algebra.lower.float8_cuda import KINDS, loads_of_bytes, products_of_bytes
 from redfuser_algebra.lower.fragment_code import Folding, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
@@ -24,6 +23,7 @@ from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weigh
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROUPS, tiles_host
+from redfuser_algebra.lower.variants import variant
 
 
 def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, factors: Mapping[str, str] | None = None, native: bool = True) -> CudaSource:
@@ -62,13 +62,13 @@ class _Printer:
         host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held(), schedules, Narrow(self.factors, self.native)))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(IMPORTS.replace("import math\n", "import math\nimport sys\n") if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
+        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
 
     def _in_bytes(self) -> str:
         """Definitions for floats of eight bits, where there are any."""
         scores = [(s.left.kind, s.right.kind) for s in self.parts.scores if s.left.kind]
         weighted = [(w.kind, w.right.kind) for w in self.parts.weighted if w.right.kind]
-        return f"{float8(self.dtype, sorted(set(self.parts.kinds.values())), self.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.factors else ""
+        return f"{loads_of_bytes(self.dtype, sorted(set(self.parts.kinds.values())), self.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.factors else ""
 
     # sizes that a kernel is made for
 

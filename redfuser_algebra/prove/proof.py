@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from redfuser_algebra.discover.show import WIDTH, columns
 from redfuser_algebra.prove.certificate import Certificate, Progress, Stopped
-from redfuser_algebra.prove.certificate_text import checked_suffix, counterexample, counts, loss, page, tested_by, what_was_measured
+from redfuser_algebra.prove.certificate_text import counterexample, counts, loss, page, tested_by, what_was_measured
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, REFUTED
 
 if TYPE_CHECKING:

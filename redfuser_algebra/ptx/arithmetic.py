@@ -9,7 +9,7 @@ import numpy as np
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
 from redfuser_algebra.ptx.formats import flushed
-from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError
+from redfuser_algebra.ptx.text import DTYPES, Instruction
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from redfuser_algebra.run.cuda import CudaKernel
 
 LENGTHS = (1, 3, 31, 255, 1000, 8191, 8192)
+"""Lengths of the reduced axis."""
+
 PAIRS = ((1, 1), (33, 33), (64, 64), (127, 200), (190, 290))
-"""Lengths of the reduced axis; rows of a block and lengths, where matrices are multiplied in tiles."""
+"""Rows that come in blocks, and lengths, where matrices are multiplied in tiles."""
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 CARD = "H100"
@@ -175,7 +177,7 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
     for size in asked:
         binding = case(kernel, kinds, size, seed)
         for name, mode in (("in step", Mode(seed=seed)), ("random warps", Mode(together=False, rough=True, counts=False, seed=seed))):
-            if name == "in step" or _length(size) < FEW:
+            if name == "in step" or rows_and_length(size)[1] < FEW:
                 found, ran = _executed(kernel, binding, size, name, mode)
                 cases.append(found)
                 last = (binding, ran) if ran else last
@@ -203,8 +205,9 @@ def _told(progress: Callable[[int, int], None] | None, done: int, steps: int) ->
     return done
 
 
-def _length(size: Size) -> int:
-    return size if isinstance(size, int) else size[1]
+def rows_and_length(size: Size) -> tuple[int, int]:
+    """The rows that come in blocks, 0 where a size does not say how many, and the length of the reduced axis."""
+    return (0, size) if isinstance(size, int) else size
 
 
 def _note(kernel: CudaKernel) -> str:
@@ -231,9 +234,9 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
 
 def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) -> Binding:
     """Arrays of the kernel's dtypes of a size."""
-    length = _length(size)
+    asked, length = rows_and_length(size)
     operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
-    rows, columns = (BLOCK if isinstance(size, int) else size[0], WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
+    rows, columns = (asked or BLOCK, WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
     sizes = {a: length if a == axis else rows if a == kernel.program.block else ROWS if a in kernel.program.rows else columns for a in operator.axes}
     arrays = {}
     for name, axes in operator.inputs.items():
@@ -255,7 +258,7 @@ def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _executed(kernel: CudaKernel, binding: Binding, size: Size, name: str, mode: Mode) -> tuple[Case, Executed | None]:
-    limit, length, rows = limit_of(kernel), _length(size), 0 if isinstance(size, int) else size[0]
+    limit, (rows, length) = limit_of(kernel), rows_and_length(size)
     try:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
     except PtxError as error:

@@ -154,9 +154,9 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
     """The kernel of a form; of a schedule it heeds whether it says `wgmma`, the rest its own plan chooses.
 
     `factors` says which inputs are floats of eight bits, float8_e4m3 or float8_e5m2: a format for all that matrix products
-    take as they lie in memory, or one by name, also as "K=float8_e4m3,V=float8_e5m2".  Where both factors of a product are, of weights those that a cast has
-    rounded, tensor cores take them as they are from sm_89 on; otherwise they are widened.  Raises OperatorError for an
-    unknown dtype or architecture, LoweringError for a form without kernels.
+    take as they lie in memory, or one by name, also as "K=float8_e4m3,V=float8_e5m2".  From sm_89 on tensor cores take
+    them as they are where both factors of a product are such (weights are if a cast has rounded them so); otherwise they
+    are widened.  Raises OperatorError for an unknown dtype or architecture, LoweringError for a form without kernels.
     """
     if not isinstance(dtype, str) or dtype not in BYTES:
         raise OperatorError(f"a CUDA kernel of {operator.name} for {dtype!r}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
