@@ -475,8 +475,8 @@ def make(warps, stage, slots, n_d, n_v):
     return kernel
 
 
-AXES = {'q1': ('d',), 'q2': ('d',), 'K1': ('l', 'd'), 'K2': ('l', 'd'), 'vV': ('l', 'v'), 'lam': ()}
-DTYPES = {'q1': np.float32, 'q2': np.float32, 'K1': np.float32, 'K2': np.float32, 'vV': np.float32, 'lam': np.float32}
+AXES = {'q1': ('d',), 'q2': ('d',), 'K1': ('l', 'd'), 'K2': ('l', 'd'), 'V': ('l', 'v'), 'lam': ()}
+DTYPES = {'q1': np.float32, 'q2': np.float32, 'K1': np.float32, 'K2': np.float32, 'V': np.float32, 'lam': np.float32}
 OUTPUTS = [(('v',), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float32, ('v',)), (np.float32, ('v',))]
 
@@ -504,9 +504,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(q1, q2, K1, K2, vV, lam):
+def plan(q1, q2, K1, K2, V, lam):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'q1': q1, 'q2': q2, 'K1': K1, 'K2': K2, 'vV': vV, 'lam': lam}
+    arrays = {'q1': q1, 'q2': q2, 'K1': K1, 'K2': K2, 'V': V, 'lam': lam}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 4 * sizes['v'] + 4 * sizes['v']
@@ -528,12 +528,12 @@ def plan(q1, q2, K1, K2, vV, lam):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(q1, q2, K1, K2, vV, lam, stream=0):
+def launch(q1, q2, K1, K2, V, lam, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(q1, q2, K1, K2, vV, lam)
+    launches, arguments, held, shapes = plan(q1, q2, K1, K2, V, lam)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -618,7 +618,7 @@ def main():
                   "q2": rng.standard_normal((3,)).astype(DTYPES['q2']),
                   "K1": rng.standard_normal((3, length, 3)).astype(DTYPES['K1']),
                   "K2": rng.standard_normal((3, length, 3)).astype(DTYPES['K2']),
-                  "V": rng.standard_normal((3, length, 5)).astype(DTYPES['vV']),
+                  "V": rng.standard_normal((3, length, 5)).astype(DTYPES['V']),
                   "lam": rng.standard_normal(()).astype(DTYPES['lam'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

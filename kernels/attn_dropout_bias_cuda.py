@@ -431,8 +431,8 @@ def needs(warps, TILE, n_d, n_v):
     return max(ROWS * width_of(n_d) + 2 * (TILE * width_of(n_d) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 2 * TILE // 2 + SPAN_v // 2
 
 
-AXES = {'q': ('d',), 'K': ('l', 'd'), 'V': ('l', 'v'), 'v_b': ('l',), 'keep': ('l',)}
-DTYPES = {'q': np.float32, 'K': np.float32, 'V': np.float32, 'v_b': np.float32, 'keep': np.float32}
+AXES = {'q': ('d',), 'K': ('l', 'd'), 'V': ('l', 'v'), 'b': ('l',), 'keep': ('l',)}
+DTYPES = {'q': np.float32, 'K': np.float32, 'V': np.float32, 'b': np.float32, 'keep': np.float32}
 OUTPUTS = [(('v',), np.float32)]
 HELD = [(np.float32, ()), (np.float32, ()), (np.float32, ('v',))]
 
@@ -460,9 +460,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(q, K, V, v_b, keep):
+def plan(q, K, V, b, keep):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'q': q, 'K': K, 'V': V, 'v_b': v_b, 'keep': keep}
+    arrays = {'q': q, 'K': K, 'V': V, 'b': b, 'keep': keep}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     vector = all(size % CHUNK == 0 for size in (sizes['d'], sizes['v'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
@@ -485,12 +485,12 @@ def plan(q, K, V, v_b, keep):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(q, K, V, v_b, keep, stream=0):
+def launch(q, K, V, b, keep, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(q, K, V, v_b, keep)
+    launches, arguments, held, shapes = plan(q, K, V, b, keep)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -569,7 +569,7 @@ def main():
         arrays = {"q": rng.standard_normal((3,)).astype(DTYPES['q']),
                   "K": rng.standard_normal((3, length, 3)).astype(DTYPES['K']),
                   "V": rng.standard_normal((3, length, 5)).astype(DTYPES['V']),
-                  "b": rng.standard_normal((3, length)).astype(DTYPES['v_b']),
+                  "b": rng.standard_normal((3, length)).astype(DTYPES['b']),
                   "keep": rng.standard_normal((3, length)).astype(DTYPES['keep'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

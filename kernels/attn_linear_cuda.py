@@ -300,8 +300,8 @@ def make(warps, stage, slots, n_d, n_v):
     return kernel
 
 
-AXES = {'q': ('d',), 'vK': ('l', 'd'), 'vV': ('l', 'v')}
-DTYPES = {'q': np.float32, 'vK': np.float32, 'vV': np.float32}
+AXES = {'q': ('d',), 'K': ('l', 'd'), 'V': ('l', 'v')}
+DTYPES = {'q': np.float32, 'K': np.float32, 'V': np.float32}
 OUTPUTS = [(('v',), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ('v', 'd')), (np.float64, ('d',))]
 
@@ -329,9 +329,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(q, vK, vV):
+def plan(q, K, V):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'q': q, 'vK': vK, 'vV': vV}
+    arrays = {'q': q, 'K': K, 'V': V}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 8 * sizes['v'] * sizes['d'] + 8 * sizes['d']
@@ -353,12 +353,12 @@ def plan(q, vK, vV):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(q, vK, vV, stream=0):
+def launch(q, K, V, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(q, vK, vV)
+    launches, arguments, held, shapes = plan(q, K, V)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -433,8 +433,8 @@ def main():
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
         arrays = {"q": rng.standard_normal((3,)).astype(DTYPES['q']),
-                  "K": rng.standard_normal((3, length, 3)).astype(DTYPES['vK']),
-                  "V": rng.standard_normal((3, length, 5)).astype(DTYPES['vV'])}
+                  "K": rng.standard_normal((3, length, 3)).astype(DTYPES['K']),
+                  "V": rng.standard_normal((3, length, 5)).astype(DTYPES['V'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

@@ -522,8 +522,8 @@ def make(warps, stage, slots, n_i, n_j):
     return kernel
 
 
-AXES = {'vA': ('l', 'i'), 'vC': ('l', 'j')}
-DTYPES = {'vA': np.float32, 'vC': np.float32}
+AXES = {'A': ('l', 'i'), 'C': ('l', 'j')}
+DTYPES = {'A': np.float32, 'C': np.float32}
 OUTPUTS = [((), np.float32)]
 HELD = [(np.int32, ()), (np.int64, ()), (np.float64, ('i',)), (np.float64, ('j',)), (np.float64, ('i',)), (np.float64, ('j',)), (np.float64, ('i', 'j'))]
 
@@ -551,9 +551,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vA, vC):
+def plan(A, C):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vA': vA, 'vC': vC}
+    arrays = {'A': A, 'C': C}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 8 * sizes['i'] + 8 * sizes['j'] + 8 * sizes['i'] + 8 * sizes['j'] + 8 * sizes['i'] * sizes['j']
@@ -575,12 +575,12 @@ def plan(vA, vC):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vA, vC, stream=0):
+def launch(A, C, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vA, vC)
+    launches, arguments, held, shapes = plan(A, C)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -659,8 +659,8 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"A": rng.standard_normal((3, length, 4)).astype(DTYPES['vA']),
-                  "C": rng.standard_normal((3, length, 5)).astype(DTYPES['vC'])}
+        arrays = {"A": rng.standard_normal((3, length, 4)).astype(DTYPES['A']),
+                  "C": rng.standard_normal((3, length, 5)).astype(DTYPES['C'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

@@ -602,8 +602,8 @@ def make(warps, stage, slots, n_s, n_t):
     return kernel
 
 
-AXES = {'vE': ('l', 's'), 'vA': ('s', 't'), 'pi': ('s',)}
-DTYPES = {'vE': np.float32, 'vA': np.float32, 'pi': np.float32}
+AXES = {'E': ('l', 's'), 'A': ('s', 't'), 'pi': ('s',)}
+DTYPES = {'E': np.float32, 'A': np.float32, 'pi': np.float32}
 OUTPUTS = [((), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
@@ -631,9 +631,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vE, vA, pi):
+def plan(E, A, pi):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vE': vE, 'vA': vA, 'pi': pi}
+    arrays = {'E': E, 'A': A, 'pi': pi}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 0
@@ -655,12 +655,12 @@ def plan(vE, vA, pi):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vE, vA, pi, stream=0):
+def launch(E, A, pi, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vE, vA, pi)
+    launches, arguments, held, shapes = plan(E, A, pi)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -759,8 +759,8 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"E": rng.standard_normal((3, length, 4)).astype(DTYPES['vE']),
-                  "A": rng.standard_normal((4, 5)).astype(DTYPES['vA']),
+        arrays = {"E": rng.standard_normal((3, length, 4)).astype(DTYPES['E']),
+                  "A": rng.standard_normal((4, 5)).astype(DTYPES['A']),
                   "pi": rng.standard_normal((4,)).astype(DTYPES['pi'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

@@ -678,8 +678,8 @@ def make(warps, stage, slots, n_plane):
     return kernel
 
 
-AXES = {'vX': ('l', 'plane'), 'vY': ('l', 'plane')}
-DTYPES = {'vX': np.float32, 'vY': np.float32}
+AXES = {'X': ('l', 'plane'), 'Y': ('l', 'plane')}
+DTYPES = {'X': np.float32, 'Y': np.float32}
 OUTPUTS = [((), np.float32)]
 HELD = [(np.int32, ()), (np.int64, ()), (np.float64, ('plane',)), (np.float64, ('plane',)), (np.float64, ('plane', 'plane')), (np.float64, ('plane', 'plane')), (np.float64, ('plane', 'plane'))]
 
@@ -707,9 +707,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vX, vY):
+def plan(X, Y):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vX': vX, 'vY': vY}
+    arrays = {'X': X, 'Y': Y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 8 * sizes['plane'] + 8 * sizes['plane'] + 8 * sizes['plane'] * sizes['plane'] + 8 * sizes['plane'] * sizes['plane'] + 8 * sizes['plane'] * sizes['plane']
@@ -731,12 +731,12 @@ def plan(vX, vY):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vX, vY, stream=0):
+def launch(X, Y, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vX, vY)
+    launches, arguments, held, shapes = plan(X, Y)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -823,8 +823,8 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"X": rng.standard_normal((3, length, 4)).astype(DTYPES['vX']),
-                  "Y": rng.standard_normal((3, length, 4)).astype(DTYPES['vY'])}
+        arrays = {"X": rng.standard_normal((3, length, 4)).astype(DTYPES['X']),
+                  "Y": rng.standard_normal((3, length, 4)).astype(DTYPES['Y'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

@@ -367,7 +367,7 @@ def checked(arrays):
 
 def plan(y, drift, noise):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'y': y}
+    arrays, numbers = {'y': y}, {'drift': np.float64(drift), 'noise': np.float64(noise)}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 0
@@ -384,7 +384,7 @@ def plan(y, drift, noise):
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
     launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.float64(drift), np.float64(noise), *(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

@@ -319,8 +319,8 @@ def make(warps, stage, slots, n_k):
     return kernel
 
 
-AXES = {'vX': ('m', 'k'), 'vW': ('l', 'k'), 'y': ('m', 'l')}
-DTYPES = {'vX': np.float32, 'vW': np.float32, 'y': np.float32}
+AXES = {'X': ('m', 'k'), 'W': ('l', 'k'), 'y': ('m', 'l')}
+DTYPES = {'X': np.float32, 'W': np.float32, 'y': np.float32}
 OUTPUTS = [(('m', 'l'), np.float32)]
 HELD = []
 
@@ -348,9 +348,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vX, vW, y):
+def plan(X, W, y):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vX': vX, 'vW': vW, 'y': y}
+    arrays = {'X': X, 'W': W, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
     state = 0
@@ -370,12 +370,12 @@ def plan(vX, vW, y):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vX, vW, y, stream=0):
+def launch(X, W, y, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vX, vW, y)
+    launches, arguments, held, shapes = plan(X, W, y)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -462,8 +462,8 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['vX']),
-                  "W": rng.standard_normal((3, 4, length)).astype(DTYPES['vW']),
+        arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['X']),
+                  "W": rng.standard_normal((3, 4, length)).astype(DTYPES['W']),
                   "y": rng.standard_normal((3, 3, length)).astype(DTYPES['y'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

@@ -294,8 +294,8 @@ def needs(warps, TILE, n_k):
     return max(ROWS * width_of(n_k) + 2 * (TILE * width_of(n_k)), 0), 1 * TILE // 2
 
 
-AXES = {'X': ('m', 'k'), 'W': ('l', 'k'), 'vc': ()}
-DTYPES = {'X': np.float32, 'W': np.float32, 'vc': np.float32}
+AXES = {'X': ('m', 'k'), 'W': ('l', 'k'), 'c': ()}
+DTYPES = {'X': np.float32, 'W': np.float32, 'c': np.float32}
 OUTPUTS = [(('m',), np.float32)]
 HELD = [(np.float32, ())]
 
@@ -323,9 +323,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(X, W, vc):
+def plan(X, W, c):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'X': X, 'W': W, 'vc': vc}
+    arrays = {'X': X, 'W': W, 'c': c}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     vector = all(size % CHUNK == 0 for size in (sizes['k'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
@@ -348,12 +348,12 @@ def plan(X, W, vc):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(X, W, vc, stream=0):
+def launch(X, W, c, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(X, W, vc)
+    launches, arguments, held, shapes = plan(X, W, c)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -441,7 +441,7 @@ def main():
         rng = np.random.default_rng(length)
         arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['X']),
                   "W": rng.standard_normal((3, 4, length)).astype(DTYPES['W']),
-                  "c": rng.standard_normal(()).astype(DTYPES['vc'])}
+                  "c": rng.standard_normal(()).astype(DTYPES['c'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launched(*arrays.values()), wanted)

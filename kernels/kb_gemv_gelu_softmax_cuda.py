@@ -308,8 +308,8 @@ def make(warps, stage, slots, n_k):
     return kernel
 
 
-AXES = {'vW': ('l', 'k'), 'x': ('k',), 'v_b': ('l',)}
-DTYPES = {'vW': np.float32, 'x': np.float32, 'v_b': np.float32}
+AXES = {'W': ('l', 'k'), 'x': ('k',), 'b': ('l',)}
+DTYPES = {'W': np.float32, 'x': np.float32, 'b': np.float32}
 OUTPUTS = [(('l',), np.float32)]
 HELD = []
 
@@ -337,9 +337,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vW, x, v_b):
+def plan(W, x, b):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vW': vW, 'x': x, 'v_b': v_b}
+    arrays = {'W': W, 'x': x, 'b': b}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 0
@@ -359,12 +359,12 @@ def plan(vW, x, v_b):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vW, x, v_b, stream=0):
+def launch(W, x, b, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vW, x, v_b)
+    launches, arguments, held, shapes = plan(W, x, b)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -439,9 +439,9 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"W": rng.standard_normal((3, length, 4)).astype(DTYPES['vW']),
+        arrays = {"W": rng.standard_normal((3, length, 4)).astype(DTYPES['W']),
                   "x": rng.standard_normal((4,)).astype(DTYPES['x']),
-                  "b": rng.standard_normal((3, length)).astype(DTYPES['v_b'])}
+                  "b": rng.standard_normal((3, length)).astype(DTYPES['b'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

@@ -316,8 +316,8 @@ def make(warps, stage):
     return kernel
 
 
-AXES = {'x': ('l',), 'v_b': ('l',)}
-DTYPES = {'x': np.float32, 'v_b': np.float32}
+AXES = {'x': ('l',), 'b': ('l',)}
+DTYPES = {'x': np.float32, 'b': np.float32}
 OUTPUTS = [(('l',), np.float32)]
 HELD = []
 
@@ -345,9 +345,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(x, v_b):
+def plan(x, b):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'x': x, 'v_b': v_b}
+    arrays = {'x': x, 'b': b}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     warps = next((w for w in (1, 2, 4, 8, 16) if length <= 32 * w * TILE), 8)
@@ -359,12 +359,12 @@ def plan(x, v_b):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(x, v_b, stream=0):
+def launch(x, b, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(x, v_b)
+    launches, arguments, held, shapes = plan(x, b)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -437,7 +437,7 @@ def main():
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
         arrays = {"x": rng.standard_normal((3, length)).astype(DTYPES['x']),
-                  "b": rng.standard_normal((3, length)).astype(DTYPES['v_b'])}
+                  "b": rng.standard_normal((3, length)).astype(DTYPES['b'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

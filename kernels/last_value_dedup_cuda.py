@@ -530,8 +530,8 @@ def make(warps, stage):
     return kernel
 
 
-AXES = {'v': ('l',), 'vk': ('l',), 't': ('l',)}
-DTYPES = {'v': np.float32, 'vk': np.float32, 't': np.float32}
+AXES = {'v': ('l',), 'k': ('l',), 't': ('l',)}
+DTYPES = {'v': np.float32, 'k': np.float32, 't': np.float32}
 OUTPUTS = [((), np.float32), ((), np.float32), ((), np.float32), ((), np.float32), ((), np.float32)]
 HELD = [(np.int32, ()), (np.bool_, ()), (np.int64, ()), (np.float64, ()), (np.bool_, ()), (np.int64, ()), (np.float64, ()), (np.bool_, ()), (np.int64, ()), (np.float64, ()), (np.int64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
@@ -559,9 +559,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(v, vk, t):
+def plan(v, k, t):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'v': v, 'vk': vk, 't': t}
+    arrays = {'v': v, 'k': k, 't': t}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
@@ -575,12 +575,12 @@ def plan(v, vk, t):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(v, vk, t, stream=0):
+def launch(v, k, t, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(v, vk, t)
+    launches, arguments, held, shapes = plan(v, k, t)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -664,7 +664,7 @@ def main():
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
         arrays = {"v": rng.standard_normal((3, length)).astype(DTYPES['v']),
-                  "k": rng.integers(0, 2, (3, length)).astype(DTYPES['vk']),
+                  "k": rng.integers(0, 2, (3, length)).astype(DTYPES['k']),
                   "t": rng.standard_normal((3, length)).astype(DTYPES['t'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

@@ -479,8 +479,8 @@ def needs(warps, TILE, n_n):
     return max(0 + 2 * (ROWS * width_of(TILE) + TILE * width_of(SPAN_n)), ROWS * width_of(SPAN_n)), 4 * TILE // 2 + SPAN_n // 2 + SPAN_n // 2 + SPAN_n // 2
 
 
-AXES = {'X': ('m', 'l'), 'g': ('l',), 'v_b': ('l',), 'W': ('l', 'n')}
-DTYPES = {'X': np.float32, 'g': np.float32, 'v_b': np.float32, 'W': np.float32}
+AXES = {'X': ('m', 'l'), 'g': ('l',), 'b': ('l',), 'W': ('l', 'n')}
+DTYPES = {'X': np.float32, 'g': np.float32, 'b': np.float32, 'W': np.float32}
 OUTPUTS = [(('m', 'n'), np.float32)]
 HELD = [(np.float32, ()), (np.int64, ()), (np.float32, ()), (np.float32, ('n',)), (np.float32, ('n',)), (np.float32, ('n',))]
 
@@ -508,9 +508,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(X, g, v_b, W):
+def plan(X, g, b, W):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'X': X, 'g': g, 'v_b': v_b, 'W': W}
+    arrays = {'X': X, 'g': g, 'b': b, 'W': W}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     vector = all(size % CHUNK == 0 for size in (sizes['l'], sizes['n'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
@@ -533,12 +533,12 @@ def plan(X, g, v_b, W):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(X, g, v_b, W, stream=0):
+def launch(X, g, b, W, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(X, g, v_b, W)
+    launches, arguments, held, shapes = plan(X, g, b, W)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -614,7 +614,7 @@ def main():
         rng = np.random.default_rng(length)
         arrays = {"X": rng.standard_normal((3, 3, length)).astype(DTYPES['X']),
                   "g": rng.standard_normal((3, length)).astype(DTYPES['g']),
-                  "b": rng.standard_normal((3, length)).astype(DTYPES['v_b']),
+                  "b": rng.standard_normal((3, length)).astype(DTYPES['b']),
                   "W": rng.standard_normal((3, length, 5)).astype(DTYPES['W'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

@@ -468,8 +468,8 @@ def needs(warps, TILE, n_o):
     return max(0 + 2 * (TILE * width_of(SPAN_o)), ROWS * width_of(SPAN_o)), 3 * TILE // 2 + SPAN_o // 2 + SPAN_o // 2 + SPAN_o // 2
 
 
-AXES = {'x': ('l',), 'g': ('l',), 'v_b': ('l',), 'W': ('l', 'o')}
-DTYPES = {'x': np.float32, 'g': np.float32, 'v_b': np.float32, 'W': np.float32}
+AXES = {'x': ('l',), 'g': ('l',), 'b': ('l',), 'W': ('l', 'o')}
+DTYPES = {'x': np.float32, 'g': np.float32, 'b': np.float32, 'W': np.float32}
 OUTPUTS = [(('o',), np.float32)]
 HELD = [(np.float32, ()), (np.int64, ()), (np.float32, ()), (np.float32, ('o',)), (np.float32, ('o',)), (np.float32, ('o',))]
 
@@ -497,9 +497,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(x, g, v_b, W):
+def plan(x, g, b, W):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'x': x, 'g': g, 'v_b': v_b, 'W': W}
+    arrays = {'x': x, 'g': g, 'b': b, 'W': W}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     vector = all(size % CHUNK == 0 for size in (sizes['o'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
@@ -522,12 +522,12 @@ def plan(x, g, v_b, W):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(x, g, v_b, W, stream=0):
+def launch(x, g, b, W, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(x, g, v_b, W)
+    launches, arguments, held, shapes = plan(x, g, b, W)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -603,7 +603,7 @@ def main():
         rng = np.random.default_rng(length)
         arrays = {"x": rng.standard_normal((3, length)).astype(DTYPES['x']),
                   "g": rng.standard_normal((3, length)).astype(DTYPES['g']),
-                  "b": rng.standard_normal((3, length)).astype(DTYPES['v_b']),
+                  "b": rng.standard_normal((3, length)).astype(DTYPES['b']),
                   "W": rng.standard_normal((3, length, 4)).astype(DTYPES['W'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

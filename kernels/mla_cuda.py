@@ -450,7 +450,7 @@ def checked(arrays):
 
 def plan(qC, qR, C, R, scale):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'qC': qC, 'qR': qR, 'C': C, 'R': R}
+    arrays, numbers = {'qC': qC, 'qR': qR, 'C': C, 'R': R}, {'scale': np.float64(scale)}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading) * sizes['m']
     if sizes['c'] > WIDEST:
@@ -470,7 +470,7 @@ def plan(qC, qR, C, R, scale):
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * sizes['h'] if parts > 1 else 1
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.float64(scale), *(np.int32(sizes[axis]) for axis in ('m', 'h', 'l')), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int32(sizes[axis]) for axis in ('m', 'h', 'l')), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

@@ -378,8 +378,8 @@ def make(warps, stage, slots, n_d, n_top):
     return kernel
 
 
-AXES = {'vX': ('m', 'd'), 'vW': ('l', 'd')}
-DTYPES = {'vX': np.float32, 'vW': np.float32}
+AXES = {'X': ('m', 'd'), 'W': ('l', 'd')}
+DTYPES = {'X': np.float32, 'W': np.float32}
 OUTPUTS = [(('m', 'top'), np.float32), (('m', 'top'), np.int64)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.int64, ('top',)), (np.float64, ('top',))]
 
@@ -407,12 +407,12 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vX, vW, vk):
+def plan(X, W, k):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vX': vX, 'vW': vW}
+    arrays, numbers = {'X': X, 'W': W}, {'k': np.int64(k)}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
-    sizes['top'] = int(vk)
+    sizes['top'] = int(numbers['k'])
     if not 1 <= sizes['top'] <= min(length, 32):
         raise ValueError(f"the {sizes['top']} largest of {length}: this kernel finds 1 to 32 of as many or more")
     state = 8 * sizes['top'] + 8 * sizes['top']
@@ -429,17 +429,17 @@ def plan(vX, vW, vk):
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
     launches = [((warps, 'part', slots, sizes['d'], sizes['top']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['top']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['top']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.int64(vk), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vX, vW, vk, stream=0):
+def launch(X, W, k, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vX, vW, vk)
+    launches, arguments, held, shapes = plan(X, W, k)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -537,8 +537,8 @@ def main():
     errors = {}
     for length in (31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['vX']),
-                  "W": rng.standard_normal((3, 4, length)).astype(DTYPES['vW'])}
+        arrays = {"X": rng.standard_normal((3, 4)).astype(DTYPES['X']),
+                  "W": rng.standard_normal((3, 4, length)).astype(DTYPES['W'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values(), 2)
         errors[length] = distance(launched(*arrays.values(), 2), wanted)

@@ -335,8 +335,8 @@ def make(warps, stage, slots, n_e):
     return kernel
 
 
-AXES = {'vX': ('l', 'e')}
-DTYPES = {'vX': np.float32}
+AXES = {'X': ('l', 'e')}
+DTYPES = {'X': np.float32}
 OUTPUTS = [((), np.float32), ((), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ('e',)), (np.float64, ('e',))]
 
@@ -364,9 +364,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vX):
+def plan(X):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vX': vX}
+    arrays = {'X': X}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 8 * sizes['e'] + 8 * sizes['e']
@@ -388,12 +388,12 @@ def plan(vX):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vX, stream=0):
+def launch(X, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vX)
+    launches, arguments, held, shapes = plan(X)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -471,7 +471,7 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"X": rng.standard_normal((3, length, 4)).astype(DTYPES['vX'])}
+        arrays = {"X": rng.standard_normal((3, length, 4)).astype(DTYPES['X'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())
         errors[length] = distance(launch(*arrays.values()), wanted)

@@ -406,8 +406,8 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
     return kernel
 
 
-AXES = {'vQ': ('m', 'k', 'plane'), 'vK': ('l', 'k', 'plane'), 'vV': ('l', 'j')}
-DTYPES = {'vQ': np.float32, 'vK': np.float32, 'vV': np.float32}
+AXES = {'Q': ('m', 'k', 'plane'), 'K': ('l', 'k', 'plane'), 'V': ('l', 'j')}
+DTYPES = {'Q': np.float32, 'K': np.float32, 'V': np.float32}
 OUTPUTS = [(('m', 'j'), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float32, ('j',))]
 
@@ -435,9 +435,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vQ, vK, vV, scale):
+def plan(Q, K, V, scale):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vQ': vQ, 'vK': vK, 'vV': vV}
+    arrays, numbers = {'Q': Q, 'K': K, 'V': V}, {'scale': np.float64(scale)}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
     state = 4 * sizes['j']
@@ -454,17 +454,17 @@ def plan(vQ, vK, vV, scale):
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
     launches = [((warps, 'part', slots, sizes['k'], sizes['plane'], sizes['j']), items * parts, 32 * warps), ((8, 'join', slots, sizes['k'], sizes['plane'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['k'], sizes['plane'], sizes['j']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.float64(scale), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vQ, vK, vV, scale, stream=0):
+def launch(Q, K, V, scale, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vQ, vK, vV, scale)
+    launches, arguments, held, shapes = plan(Q, K, V, scale)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -556,9 +556,9 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"Q": rng.standard_normal((3, 4, 5)).astype(DTYPES['vQ']),
-                  "K": rng.standard_normal((3, length, 4, 5)).astype(DTYPES['vK']),
-                  "V": rng.standard_normal((3, length, 7)).astype(DTYPES['vV'])}
+        arrays = {"Q": rng.standard_normal((3, 4, 5)).astype(DTYPES['Q']),
+                  "K": rng.standard_normal((3, length, 4, 5)).astype(DTYPES['K']),
+                  "V": rng.standard_normal((3, length, 7)).astype(DTYPES['V'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values(), 1.0)
         errors[length] = distance(launch(*arrays.values(), 1.0), wanted)

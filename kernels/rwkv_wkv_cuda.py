@@ -343,8 +343,8 @@ def make(warps, stage, slots):
     return kernel
 
 
-AXES = {'vk': ('l',), 'v': ('l',), 'w': (), 'u': ()}
-DTYPES = {'vk': np.float32, 'v': np.float32, 'w': np.float32, 'u': np.float32}
+AXES = {'k': ('l',), 'v': ('l',), 'w': (), 'u': ()}
+DTYPES = {'k': np.float32, 'v': np.float32, 'w': np.float32, 'u': np.float32}
 OUTPUTS = [((), np.float32)]
 HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
@@ -372,9 +372,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vk, v, w, u):
+def plan(k, v, w, u):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vk': vk, 'v': v, 'w': w, 'u': u}
+    arrays = {'k': k, 'v': v, 'w': w, 'u': u}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 0
@@ -396,12 +396,12 @@ def plan(vk, v, w, u):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vk, v, w, u, stream=0):
+def launch(k, v, w, u, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vk, v, w, u)
+    launches, arguments, held, shapes = plan(k, v, w, u)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -489,7 +489,7 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"k": rng.standard_normal((3, length)).astype(DTYPES['vk']),
+        arrays = {"k": rng.standard_normal((3, length)).astype(DTYPES['k']),
                   "v": rng.standard_normal((3, length)).astype(DTYPES['v']),
                   "w": rng.standard_normal(()).astype(DTYPES['w']),
                   "u": rng.standard_normal(()).astype(DTYPES['u'])}

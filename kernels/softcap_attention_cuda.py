@@ -443,7 +443,7 @@ def checked(arrays):
 
 def plan(Q, K, V, scale, cap):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'Q': Q, 'K': K, 'V': V}
+    arrays, numbers = {'Q': Q, 'K': K, 'V': V}, {'scale': np.float64(scale), 'cap': np.float64(cap)}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     vector = all(size % CHUNK == 0 for size in (sizes['k'], sizes['j'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
@@ -461,7 +461,7 @@ def plan(Q, K, V, scale, cap):
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * sizes['m'] if parts > 1 else 1
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [np.float64(scale), np.float64(cap), *(np.int32(sizes[axis]) for axis in ('m', 'l')), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int32(sizes[axis]) for axis in ('m', 'l')), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

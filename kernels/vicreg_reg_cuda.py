@@ -361,8 +361,8 @@ def make(warps, stage, slots, n_i, n_j):
     return kernel
 
 
-AXES = {'vA': ('l', 'i'), 'eye': ('i', 'j')}
-DTYPES = {'vA': np.float32, 'eye': np.float32}
+AXES = {'A': ('l', 'i'), 'eye': ('i', 'j')}
+DTYPES = {'A': np.float32, 'eye': np.float32}
 OUTPUTS = [((), np.float32)]
 HELD = [(np.int32, ()), (np.int64, ()), (np.float64, ('i',)), (np.float64, ('i', 'i'))]
 
@@ -390,9 +390,9 @@ def checked(arrays):
     return sizes, leading, steps
 
 
-def plan(vA, eye):
+def plan(A, eye):
     """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
-    arrays = {'vA': vA, 'eye': eye}
+    arrays = {'A': A, 'eye': eye}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
     state = 8 * sizes['i'] + 8 * sizes['i'] * sizes['i']
@@ -414,12 +414,12 @@ def plan(vA, eye):
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 
 
-def launch(vA, eye, stream=0):
+def launch(A, eye, stream=0):
     """Run on the GPU; `stream` is a CUDA stream.  NumPy arrays give NumPy arrays, others give device arrays.
 
     Raises ValueError or TypeError for arrays that do not fit.
     """
-    launches, arguments, held, shapes = plan(vA, eye)
+    launches, arguments, held, shapes = plan(A, eye)
     host = not any(hasattr(each, "__cuda_array_interface__") for each in arguments)
     flat = [cuda.to_device(each.reshape(-1), stream) if isinstance(each, np.ndarray) else
             cuda.as_cuda_array(each).reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
@@ -492,7 +492,7 @@ def main():
     errors = {}
     for length in (1, 31, 1000, 8191, 100000):
         rng = np.random.default_rng(length)
-        arrays = {"A": rng.standard_normal((3, length, 4)).astype(DTYPES['vA']),
+        arrays = {"A": rng.standard_normal((3, length, 4)).astype(DTYPES['A']),
                   "eye": rng.standard_normal((4, 5)).astype(DTYPES['eye'])}
         with np.errstate(all="ignore"):
             wanted = definition(*arrays.values())

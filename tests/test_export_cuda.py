@@ -4,21 +4,27 @@ After a change to forms or to the printer, `redfuser export --all --target cuda 
 """
 
 import ast
+import dis
 import re
 import runpy
 import sys
+from inspect import signature
 from pathlib import Path
+from types import CodeType
 
 import numpy as np
 import pytest
-from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
+from cuda_kernels import drawn_case, kernel, limit, needs_toolchain, run
 from lowered import FUSABLE, ORDERED, program
 
 import redfuser_algebra as ra
+from redfuser_algebra.lower.host_cuda import READ
 from redfuser_algebra.lower.ordered_cuda import without_kernel
 from redfuser_algebra.lower.standalone.checking import distance
 from redfuser_algebra.ptx.execute import KernelFile
-from redfuser_algebra.run.export import exported_cuda
+from redfuser_algebra.run.audit import case
+from redfuser_algebra.run.cuda import made_cuda
+from redfuser_algebra.run.export import draws, exported_cuda
 from redfuser_algebra.run.reference import reference
 
 KERNELS = Path(ra.__file__).parent.parent / "kernels"
@@ -31,6 +37,11 @@ def text_of(name):
 
 def hash_in(text):
     return re.search("^Certificate: sha256 ([0-9a-f]{64})$", text, re.MULTILINE)[1]
+
+
+def read_by(code):
+    """The names that a function takes from its module or from Python."""
+    return {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}.union(*(read_by(c) for c in code.co_consts if isinstance(c, CodeType)))
 
 
 @pytest.mark.parametrize("name", [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in (*FUSABLE, *ORDERED) if name not in SOME)])
@@ -57,6 +68,9 @@ def test_every_file_loads_without_a_gpu_and_says_what_it_needs(capsys):
         assert "Needs NumPy and numba-cuda" in ast.get_docstring(tree), path.name
         names = runpy.run_path(str(path))
         assert {"plan", "launch", "make", "definition", "main"} <= set(names), path.name
+        assert read_by(names["plan"].__code__) | read_by(names["launch"].__code__) <= READ, path.name
+        own = ra.operators[path.name.removesuffix("_cuda.py")]
+        assert [*signature(names["launch"]).parameters] == [*own.inputs, *own.params, "stream"], path.name
         if not cuda.is_available():
             assert names["main"]() == 1 and "no GPU here" in capsys.readouterr().out, path.name
 
@@ -71,3 +85,17 @@ def test_a_file_computes_its_operator(name):
         ran = file.run(made.given(binding))
         with np.errstate(all="ignore"):
             assert distance(tuple(made.delivered(ran.outputs)), reference(made.operator, binding)) <= limit(made), length
+
+
+@needs_toolchain
+def test_inputs_may_be_called_as_what_the_host_reads_or_makes():
+    @ra.operator
+    def named(launches: "m k", tuple: "l k", np: "l j", stream: float = 1.0, numbers: float = 2.0):
+        scores = ra.sum(launches * tuple, "k") * stream
+        return ra.sum(ra.exp(scores - ra.max(scores, "l")) * np, "l") * numbers
+
+    fused = ra.fuse(named)
+    made = made_cuda(fused.operator, fused.form, "float32")
+    assert "def launch(launches, tuple_, np_, stream_, numbers, stream=0):" in made.source
+    binding = case(made, draws(named), 33, 0)
+    assert run(made, binding)[1] <= limit(made)

@@ -15,8 +15,7 @@ BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A printed kernel: a module's imports and its body, the dtype of its real numbers, the type of each output, and what
-    the kernel calls each input and parameter.
+    """A printed kernel: a module's imports and its body, the dtype of its real numbers, and the type of each output.
 
     `tiles`: it multiplies matrices in tiles for blocks of rows; `wgmma`: by the instructions of sm_90a for four warps at a
     time.  `factors` are inputs that lie in memory as floats of eight bits, with their formats; `native`: instructions that
@@ -27,7 +26,6 @@ class CudaSource:
     body: str
     dtype: str
     outputs: tuple[str, ...]
-    names: dict[str, str]
     tiles: bool = False
     wgmma: bool = False
     factors: Mapping[str, str] = field(default_factory=dict)

@@ -70,7 +70,7 @@ class ColumnPrinter(RowPrinter):
     def _counts(self) -> list[tuple[str, str]]:
         """The axes that top-k makes, and their lengths as code."""
         counted = [u for u in self.program.updates if MONOIDS[u.monoid].counted]
-        return list(dict.fromkeys((u.axes[-1], f"int({self.names[u.count.name]})" if u.count.op == "param" else repr(u.count.value)) for u in counted))
+        return list(dict.fromkeys((u.axes[-1], f"int(numbers[{u.count.name!r}])" if u.count.op == "param" else repr(u.count.value)) for u in counted))
 
     def _stride(self, name: str) -> str:
         """How far apart the elements of neighbouring threads lie."""

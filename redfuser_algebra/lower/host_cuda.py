@@ -4,6 +4,7 @@ In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` 
 """
 from __future__ import annotations
 
+import builtins
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from inspect import getsource
@@ -15,6 +16,10 @@ from redfuser_algebra.lower.variants import variant
 
 STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
 _DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
+
+READ = frozenset((*dir(builtins), "np", "math", "cuda", "checked", "plan", "make", "span_of", "needs", "as_bits", "stream",
+                  "AXES", "DTYPES", "FACTORS", "OUTPUTS", "HELD", "TILE", "ROWS", "CHUNK", "SCHEDULES", "WIDEST"))
+"""What `plan` and `launch` read besides what they are given."""
 
 SPLIT, PARTS, BLOCKS = 1 << 16, 256, 1024
 """From which length on a row may be shared by blocks, by how many at most, and how many blocks are enough in all."""
@@ -81,18 +86,18 @@ _NEEDED = '''    if cuda.get_current_device().compute_capability < (8, 9):
 '''
 
 
-def host(program: TileProgram, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...],
+def host(program: TileProgram, signature: Signature, dtype: str, outputs: tuple[str, ...],
          held: list[Variable], plan: list[str], narrow: Narrow = Narrow()) -> list[str]:
     """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
     kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
     order = [program.stored(own) for own in program.output_axes]
-    tables = [f"AXES = {({names[name]: own for name, own in program.inputs.items()})!r}",
-              "DTYPES = {" + ", ".join(f"{names[n]!r}: {'np.uint8' if n in narrow.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
-              *([f"FACTORS = {({names[n]: own for n, own in narrow.formats.items()})!r}"] if narrow.formats else []),
+    tables = [f"AXES = {dict(program.inputs)!r}",
+              "DTYPES = {" + ", ".join(f"{n!r}: {'np.uint8' if n in narrow.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              *([f"FACTORS = {dict(narrow.formats)!r}"] if narrow.formats else []),
               "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
               f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", ""]
-    given = _given(program, names)
+    given = _given(program)
     checked, run = _CHECKED, _RUN.replace("GIVEN", given)
     if narrow.formats:
         checked = f"\n{getsource(as_bits)}\n{variant(checked, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
@@ -101,11 +106,21 @@ def host(program: TileProgram, names: Mapping[str, str], signature: Signature, d
     return [*tables, *checked.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *run.splitlines()]
 
 
-def _given(program: TileProgram, names: Mapping[str, str]) -> str:
-    return ", ".join([*(names[n] for n in program.inputs), *(names[p] for p in program.params)])
+def _argument(name: str) -> str:
+    """What `plan` and `launch` call what they are given: as the operator does, if they can."""
+    return f"{name}_" if name in READ else name
 
 
-def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signature, choice: Choice, columns: Collection[str]) -> list[str]:
+def _given(program: TileProgram) -> str:
+    return ", ".join(map(_argument, (*program.inputs, *program.params)))
+
+
+def _table(codes: Mapping[str, str]) -> str:
+    """Code for a dict of what is given, by the operator's names."""
+    return f"{{{', '.join(f'{name!r}: {code}' for name, code in codes.items())}}}"
+
+
+def rows_plan(program: TileProgram, signature: Signature, choice: Choice, columns: Collection[str]) -> list[str]:
     """The lines of `plan` for kernels in which warps share a row; they are made for numbers of columns."""
     whole = f"[((warps, 'whole'{choice.made}), blocks, threads)]"
     split = [f"    parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1",
@@ -115,21 +130,21 @@ def rows_plan(program: TileProgram, names: Mapping[str, str], signature: Signatu
               *(f"    {line}" for line in choice.lines),
               "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
               *([f"    parts, piece, launches = 1, length, {whole}"] if program.maps else split)]
-    return plan(program, names, signature, chosen, columns, ("items", "parts", "piece"))
+    return plan(program, signature, chosen, columns, ("items", "parts", "piece"))
 
 
-def plan(program: TileProgram, names: Mapping[str, str], signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64",
+def plan(program: TileProgram, signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64",
          narrow: Narrow = Narrow()) -> list[str]:
     """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
     but `fixed` ones, which are `whole` numbers, and counts."""
     sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
-    scalars, formats = {"i8": "np.int64", "b1": "np.bool_"}, {names[name]: own for name, own in narrow.formats.items()}
-    arrays = {own: f"as_bits({own}, {formats[own]!r})" if own in formats else own for own in (names[name] for name in program.inputs)}
-    numbers = [f"{scalars.get(signature.params[p], 'np.float64')}({names[p]})" for p in program.params]
-    numbers += [f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []
-    return [f"def plan({_given(program, names)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
-            f"    arrays = {{{', '.join(f'{name!r}: {code}' for name, code in arrays.items())}}}", "    sizes, leading, steps = checked(arrays)", *chosen,
+    scalars = {"i8": "np.int64", "b1": "np.bool_"}
+    arrays = {n: f"as_bits({_argument(n)}, {narrow.formats[n]!r})" if n in narrow.formats else _argument(n) for n in program.inputs}
+    numbers = {p: f"{scalars.get(signature.params[p], 'np.float64')}({_argument(p)})" for p in program.params}
+    counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
+    return [f"def plan({_given(program)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
+            f"    arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"    arrays = {_table(arrays)}", "    sizes, leading, steps = checked(arrays)", *chosen,
             "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
-            f"    arguments += [{', '.join([*numbers, *(f'np.int64({each})' for each in counts)])}]",
+            f"    arguments += [{', '.join([*(['*numbers.values()'] if numbers else []), *counted])}]",
             "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
             "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -60,14 +60,14 @@ class RowPrinter:
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
         constants = [f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1"]
         body = "\n\n".join([used(accesses(self.dtype), text), "\n".join(constants) + "\n", text])
-        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names))
+        return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs)
 
     def _real_maps(self) -> list[int]:
         return [place for place in self.program.maps if self.outputs[place] in ("f4", "f8")]
 
     def _host(self) -> list[str]:
-        return host(self.program, self.names, self.signature, self.dtype, self.outputs, self._held(),
-                    rows_plan(self.program, self.names, self.signature, self._choice(), self.columns))
+        return host(self.program, self.signature, self.dtype, self.outputs, self._held(),
+                    rows_plan(self.program, self.signature, self._choice(), self.columns))
 
     def _choice(self) -> Choice:
         """How many warps share a row: the least whose tile holds it, or 8 of them in a loop; 4 where nothing is read again and a thread has few tiles."""

@@ -59,10 +59,10 @@ class _Printer:
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
-        host = "\n".join(tiles_host(self.parts, self.names, self.signature, self.dtype, self.outputs, self._held(), schedules, Narrow(self.factors, self.native)))
+        host = "\n".join(tiles_host(self.parts, self.signature, self.dtype, self.outputs, self._held(), schedules, Narrow(self.factors, self.native)))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, dict(self.names), tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
+        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
 
     def _in_bytes(self) -> str:
         """Definitions for floats of eight bits, where there are any."""

@@ -4,8 +4,6 @@ In: the parts of a tile program and the dtypes of its arrays.  Out: lines of sou
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.lower.host_cuda import Narrow, host, plan
 from redfuser_algebra.lower.operands_cuda import Products
@@ -42,7 +40,7 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 """Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
 
 
-def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
+def tiles_host(parts: Products, signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
                schedules: tuple[tuple[int, int], ...], narrow: Narrow) -> list[str]:
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
@@ -67,7 +65,7 @@ def tiles_host(parts: Products, names: Mapping[str, str], signature: Signature, 
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
     return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
-            *host(program, names, signature, dtype, outputs, held, plan(program, names, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", narrow), narrow)]
+            *host(program, signature, dtype, outputs, held, plan(program, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", narrow), narrow)]
 
 
 def _needs(parts: Products) -> list[str]:

@@ -48,7 +48,7 @@ class CudaExport:
         """Code for an input's numbers in its dtype."""
         bits = self.bits(name, code)
         if bits == code:
-            return f"{code}.astype(DTYPES[{self.source.names[name]!r}])"
+            return f"{code}.astype(DTYPES[{name!r}])"
         return f"from_float8({bits}, {self.source.factors[name]!r})" if name in self.source.factors else f"from_bfloat16({bits})"
 
 
