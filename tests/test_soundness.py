@@ -9,8 +9,10 @@ import random
 import numpy as np
 import pytest
 import redfuser_algebra as ra
+from lowered import interpreted
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import define
+from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.run.call import environment_of
 from redfuser_algebra.run.evaluate import Evaluation
 from redfuser_algebra.run.reference import fused_by_tree, reference
@@ -110,6 +112,8 @@ AFTER_NOTHING = {
     "the largest product": ra.max(x * ra.max(y, "l"), "l", where=W),
     "any exponential above": ra.any(ra.exp(x - ra.max(y, "l")) > c, "l", where=W),
     "a sum scaled by the largest": ra.sum(y * ra.max(x, "l", where=W), "l", where=W),
+    "parts of a sum that may be 0": ra.sum(y / ra.sum(x, "l"), "l", where=W),
+    "parts of a sum of other elements": ra.sum(y / ra.sum(x, "l", where=v > 0.5), "l", where=W),
 }
 
 
@@ -124,7 +128,14 @@ def test_a_pivot_may_be_of_nothing(output):
 
 @pytest.mark.parametrize("output", AFTER_NOTHING.values(), ids=AFTER_NOTHING)
 def test_a_reduction_of_nothing_is_the_identity(output):
-    assert_no_false_yes(operator_of(output), nothing=True)
+    """Of the form, of its proof, and of the loops, whatever its pivots are: here 0."""
+    operator = operator_of(output)
+    verdict = assert_no_false_yes(operator, nothing=True)
+    if verdict.fused:
+        assert verdict.fused.certify(examples=8).status != "refuted"
+        binding = operator.bind(**{name: -np.ones(3) if name == "w" else np.zeros(3) for name in operator.inputs}, **dict.fromkeys(operator.params, 1.0))
+        result, = interpreted(lower(operator, verdict.fused.form), operator, binding, 2)
+        np.testing.assert_array_equal(result, reference(operator, binding))
 
 
 class Drawing:

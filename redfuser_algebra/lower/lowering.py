@@ -32,7 +32,7 @@ def lower(operator: Operator, form: FusedForm) -> TileProgram:
     block = rows[-1] if rows and _multiplies(producers, updates, rows[-1]) else ""
     watched = {name for row in form.results if _identity(row) is not None for name in symbol_names(row.value)}
     updates = _with_presence(updates, watched, {*operator.inputs, *operator.params, *form.symbol_axes})
-    values = tuple(_values(form, {update.name: update for update in updates}))
+    values = tuple(_values(form, {update.name: update for update in updates}, named))
     holds = form.symbol_axes | {row.name: row.axes for row in (*updates, *producers, *states)}
     if states:
         outputs, states = tuple(substitute(output, named) for output in outputs), tuple(replace(s, step=substitute(s.step, named)) for s in states)
@@ -176,18 +176,18 @@ def _identity(result: Result) -> float | None:
     return MONOIDS[monoid].identity if monoid else None
 
 
-def _values(form: FusedForm, updates: dict[str, Update]) -> Iterator[Value]:
+def _values(form: FusedForm, updates: dict[str, Update], named: dict[Expr, Expr]) -> Iterator[Value]:
     """Pivots and results that are not components by another name.
 
-    Where nothing took part in any component of a result it is the identity of its monoid: a pivot may have no value there.
+    Where no element took part in a result it is the identity of its monoid: what else it is made of may have no value there.
     """
     for row in form.pivots:
         yield Value(row.name, row.value, row.axes)
     for row in form.results:
         if row.name in updates:
             continue
-        parts = [updates[name] for name in symbol_names(row.value) if name in updates]
-        value = row.value
+        mask, value = None if row.mask is None else substitute(row.mask, named), row.value
+        parts = [updates[name] for name in symbol_names(value) if name in updates and updates[name].mask is mask]
         if _identity(row) is not None and parts and all(part.present for part in parts):
             flags = [symbol(part.present, updates[part.present].axes) for part in parts]
             value = call("where", reduce(lambda a, b: a | b, flags), value, const(_identity(row)))

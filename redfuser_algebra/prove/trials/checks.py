@@ -169,8 +169,8 @@ def _zero(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
 def _readout(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
     for letters in ("AB", "ABC"):
         if trial.lifted(letters).length >= trial.least:
-            written, read = obligation.terms
-            yield Comparison(f"{obligation.about[0]} of {letters}", trial.final(letters).of(read),
+            name, (written, _) = obligation.about[0], obligation.terms
+            yield Comparison(f"{name} of {letters}", trial.final(letters).named(name),
                              Evaluation(trial.arithmetic, trial.of(letters)).of(written), "≐")
 
 

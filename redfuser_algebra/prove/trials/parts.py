@@ -50,6 +50,8 @@ class Values:
     def __init__(self, form: FusedForm, arithmetic: Arithmetic, instance: Instance, length: int, partial: bool = False) -> None:
         self.evaluation = Evaluation(arithmetic, instance, length, partial)
         self._definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+        self._takers = {row.name: ([c.name for c in form.state if c.mask is row.mask], row.monoid) for row in form.results if row.mask is not None}
+        self._present: dict[str, np.ndarray] = {}
 
     def of(self, term: Expr) -> np.ndarray:
         """The value of an expression over components, pivots and results."""
@@ -68,12 +70,20 @@ class Values:
             definition = self._definitions.pop(name, None)
             if definition is None:
                 raise Incomplete(f"{name} is needed, and the state does not hold it at that point")
-            symbols[name] = self.of(definition)
+            symbols[name] = self._or_nothing(name, self.of(definition))
         return symbols[name]
+
+    def _or_nothing(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The value of a result, and where no element took part in it, its identity: what else it is made of may have no value there."""
+        takers, monoid = self._takers.get(name, ((), ""))
+        own = next((self._present[taker] for taker in takers if taker in self._present), None)
+        if not monoid or own is None or own.all():
+            return value
+        return np.where(own, value, self.evaluation.arithmetic.full(MONOIDS[monoid].identity, value.ndim).astype(value.dtype))
 
     def hold(self, name: str, held: Held) -> None:
         """Bind a component's symbol."""
-        self.evaluation.symbols[name] = held.value
+        self.evaluation.symbols[name], self._present[name] = held.value, held.present
         if held.won is not None:
             self.evaluation.symbols[name + WON] = held.won
 
