@@ -12,8 +12,9 @@ from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
 import redfuser_algebra as ra
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.language.expr import const
 from redfuser_algebra.ptx.cards import CARDS, card_named, estimate, occupancy
-from redfuser_algebra.run.audit import audited, error_of
+from redfuser_algebra.run.audit import audited, error_of, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 from redfuser_algebra.run.reference import reference
 
@@ -52,6 +53,22 @@ def test_a_sound_kernel_passes():
     assert not any(replace(found.binaries[0], **fault).passed for fault in ({"stack": 8}, {"spilled": 8}, {"fits": replace(found.binaries[0].fits, part=0.0)}))
     told = json.loads(json.dumps(found.to_json()))
     assert told["passed"] and told["operator"] == "logsumexp" and "2500, in step: ok" in str(found)
+
+
+@needs_toolchain
+def test_sizes_have_as_many_elements_as_are_wanted():
+    """The 5 largest of 3 are nothing to audit; asked for all the same, they are refused in words."""
+    @ra.operator
+    def largest(x: "l", some: int = 5):
+        return ra.sum(ra.topk(x, "l", some)[0], "top")
+
+    made = ra.fuse(largest).kernel("cuda")
+    assert min(sizes_of(made, "quick")) == 31 and sizes_of(kernel("logsumexp"), "quick")[0] == 1
+    with pytest.raises(OperatorError, match="auditing largest at length 2.*list other lengths"):
+        made.audit(sizes=(2,))
+    wider = replace(made, program=replace(made.program, stages=tuple(tuple(replace(u, count=const(10**4)) for u in stage) for stage in made.program.stages)))
+    with pytest.raises(OperatorError, match="all are shorter"):
+        sizes_of(wider, "full")
 
 
 @needs_toolchain

@@ -169,7 +169,7 @@ class Audit:
 def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str = CARD, seed: int = 0,
             progress: Callable[[int, int], None] | None = None) -> Audit:
     """Compile for the architectures and execute every size on the CPU.  Raises OperatorError for an unknown card or name of
-    sizes, CompileError without a toolchain."""
+    sizes and for a size that the kernel does not take, CompileError without a toolchain."""
     on, kinds, asked = card_named(card), draws(kernel.operator), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
     architectures = _architectures(kernel)
     steps, done = (2 + len(architectures)) * len(asked), 0
@@ -193,10 +193,21 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
 
 
 def sizes_of(kernel: CudaKernel, name: str) -> tuple[Size, ...]:
-    """The sizes of a name.  Raises OperatorError for an unknown one."""
+    """The sizes of a name at which there are as many elements as the operator's top-k take.  Raises OperatorError for an
+    unknown one, and where none are left."""
     if name not in SIZES:
         raise OperatorError(f"auditing {kernel.operator.name} at {name!r} sizes", "there are none of that name", f"choose one of {', '.join(SIZES)}, or list lengths")
-    return SIZES[name][kernel.printed.tiles]
+    scalars, counts = _scalars(kernel), [u.count for u in kernel.program.updates if u.count is not None]
+    shortest = max((int(scalars[k.name] if k.op == "param" else k.value) for k in counts), default=1)
+    found = tuple(size for size in SIZES[name][kernel.printed.tiles] if rows_and_length(size)[1] >= shortest)
+    if not found:
+        raise OperatorError(f"auditing {kernel.operator.name} at {name!r} sizes", f"it takes the {shortest} largest, and all are shorter", "list longer ones")
+    return found
+
+
+def _scalars(kernel: CudaKernel) -> dict[str, object]:
+    """The values of parameters in executed cases: their defaults, where they have any."""
+    return {name: (3 if name in kernel.program.chosen else 1.0) if value is None else value for name, value in kernel.operator.params.items()}
 
 
 def _told(progress: Callable[[int, int], None] | None, done: int, steps: int) -> int:
@@ -244,8 +255,7 @@ def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) ->
         values = drawn(rng, kinds[name], (*batch, *(sizes[a] for a in axes)), length)
         real = kernel.signature.arrays[name] in ("f4", "f8")
         arrays[name] = _representable(values, kernel.format(name)) if real else values
-    scalars = {name: (3 if name in kernel.program.chosen else 1.0) if value is None else value for name, value in operator.params.items()}
-    return operator.bind(**arrays, **scalars)
+    return operator.bind(**arrays, **_scalars(kernel))
 
 
 def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -263,6 +273,8 @@ def _executed(kernel: CudaKernel, binding: Binding, size: Size, name: str, mode:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
     except PtxError as error:
         return Case(length, name, float("inf"), limit, 0.0, 0.0, error.failed, rows), None
+    except ValueError as error:
+        raise OperatorError(f"auditing {kernel.operator.name} at length {length}", str(error), "list other lengths, or take another default") from error
     waste = _waste(kernel, binding, ran) if mode.counts else (0.0, 0.0)
     return Case(length, name, error_of(kernel, binding, ran.outputs), limit, *waste, "", rows), ran if mode.counts else None
 
