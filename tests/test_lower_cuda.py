@@ -1,6 +1,7 @@
 """Printed CUDA kernels: the text is stable Python; executed without a GPU they mean what the operator means, and waste nothing."""
 
 import ast
+import builtins
 import re
 
 import numpy as np
@@ -9,11 +10,13 @@ from cuda_kernels import drawn_case, kernel, limit, needs_toolchain, run
 from lowered import FUSABLE, ORDERED, program, verdict
 
 import redfuser_algebra as ra
+from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.numba_cuda import print_cuda
 from redfuser_algebra.lower.ordered_cuda import without_kernel
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.ptx.machine import Mode
+from redfuser_algebra.run.audit import case
 from redfuser_algebra.run.cuda import made_cuda
 from redfuser_algebra.run.export import exported_cuda
 
@@ -194,3 +197,20 @@ def test_every_operator_has_a_right_kernel_or_is_refused(name):
 def test_registers_hold_what_a_thread_has_of_its_row():
     for name in ("softmax", "variance", "kurtosis"):
         assert len(re.findall("cuda.local.array", kernel(name).source)) == 3 + bool(program(name).maps)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("text", ["f({0}[aa ee], {1}[ee]; {2}=1): sum(exp({0} - max({0}, ee)) * {1}, ee) * {2}",
+                                  "f({0}[aa cc], {1}[ee cc], {2}[ee gg]): sum(exp(sum({0} * {1}, cc) - max(sum({0} * {1}, cc), ee)) * {2}, ee)"], ids=["rows", "tiles"])
+def test_inputs_may_have_any_name_that_the_module_uses(text):
+    """Three at a time take names that occur in the module itself; its plan stays what it was."""
+    def planned(*names):
+        fused = ra.fuse(parse_operator(text.format(*names)))
+        made = made_cuda(fused.operator, fused.form, "float16")
+        launches, _, *more = made.file.names["plan"](*made.given(case(made, dict.fromkeys(fused.operator.inputs, "normal"), 5, 0)))
+        return made.source, repr((launches, more))
+
+    source, wanted = planned("first_one", "second_one", "third_one")
+    found = sorted({node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name) and not hasattr(builtins, node.id)} - {"inf", "nan"})
+    for at in range(0, len(found) - 2, 3):
+        assert planned(*found[at:at + 3])[1] == wanted, found[at:at + 3]
