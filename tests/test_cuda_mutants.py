@@ -38,7 +38,7 @@ FAULTS = {
     "outputs taken to be aligned": ("softmax", 701, "+ head * SIZE) % 16 == 0, ok", "+ head * SIZE) % 16 < 99, ok"),
     "of equal values the last wins": ("argmax_argmin", 40, "value == best and ahead", "value == best and not ahead"),
     "NaN is not the largest": ("argmax_argmin", 40, "if value != value:", "if False:"),
-    "no NaN where there is no value": ("softmax", 40, "return t11 if t4 != t4 else s", "return t11 if False else s"),
+    "no NaN where there is no value": ("softmax", 40, "return t10 if t3 != t3 else s", "return t10 if False else s"),
 }
 
 

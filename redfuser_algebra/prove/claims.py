@@ -1,6 +1,7 @@
 """The facts a form states, as relations between its terms, so that they can be checked.
 
-In: a fused form.  Out: one Claim per fact that is a relation; dangers are warnings, not claims.
+In: a fused form.  Out: one Claim per fact that is a relation; dangers and domains are warnings, and a scaling is an
+obligation of its own.
 """
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from dataclasses import dataclass
 
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.expr import Expr
+
+NO_RELATIONS = ("danger", "domain", "scale")
+"""Kinds of facts that state no relation."""
 
 
 @dataclass(frozen=True)
@@ -32,5 +36,5 @@ def unread(form: FusedForm) -> tuple[str, ...]:
 
 
 def _read(form: FusedForm) -> list[Claim | str]:
-    facts = [fact for fact in dict.fromkeys(form.facts) if fact.kind != "danger"]
+    facts = [fact for fact in dict.fromkeys(form.facts) if fact.kind not in NO_RELATIONS]
     return [Claim(fact.kind, *fact.about, fact.statement) if fact.about else fact.statement for fact in facts]

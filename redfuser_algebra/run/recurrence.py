@@ -40,12 +40,12 @@ def stepped(evaluation: Evaluation, axis: str, names: Sequence[str], states: Seq
     environment, elements = evaluation.environment, {}
     dim, length = environment.dim(axis), environment.sizes[axis]
     steps = [with_elements(step, axis, elements) for step in steps]
-    values = {name.name: evaluation.value(element) for element, name in elements.items()}
+    values = {name.name: evaluation.of(element) for element, name in elements.items()}
     states = list(map(_wide, states))
     for at in range(length):
         here = {name: np.take(value, [at if value.shape[dim] > 1 else 0], dim) for name, value in values.items()}
         inside = evaluation.inside(**here, **{f"state {name}": state for name, state in zip(names, states, strict=True)})
-        states = [_wide(inside.value(step)) for step in steps]
+        states = [_wide(inside.of(step)) for step in steps]
         yield states
 
 
