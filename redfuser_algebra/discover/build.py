@@ -15,13 +15,13 @@ from redfuser_algebra.discover.decode import times
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Recurred, Result
 from redfuser_algebra.discover.draft import Draft
-from redfuser_algebra.discover.encode import primed
 from redfuser_algebra.discover.search import Search
 from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.cascade import Cascade, last_states, seen_by_element
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.mathematics import mathematics
+from redfuser_algebra.language.names import PRIME, numbered, pivots_moved, primed, stem, symbol_names
 from redfuser_algebra.language.tidy import tidied
 
 _LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
@@ -113,9 +113,8 @@ def _in_merge_order(state: tuple[Component, ...], pivots: tuple[Pivot, ...], res
     def place(component: Component) -> None:
         if component.name in ordered:
             return
-        moving = [symbol(term.name.removesuffix("'")) for term in subterms(component.rebase)
-                  if term.op == "symbol" and term.name.endswith("'")]
-        for name in _read(values, *moving, component.lift, *([] if component.mask is None else [component.mask])):
+        moving = map(symbol, pivots_moved(component.rebase))
+        for name in _read(values, *moving, component.lift, component.mask):
             if name in components and name != component.name:
                 place(components[name])
         ordered[component.name] = component
@@ -125,23 +124,21 @@ def _in_merge_order(state: tuple[Component, ...], pivots: tuple[Pivot, ...], res
     return tuple(ordered.values())
 
 
-def _read(values: dict[str, Expr], *exprs: Expr) -> list[str]:
+def _read(values: dict[str, Expr], *exprs: Expr | None) -> list[str]:
     """The names of the components that expressions depend on, through results and pivots."""
     found: dict[str, None] = {}
-    todo = [term.name.removesuffix(WON) for term in subterms(*exprs) if term.op == "symbol"]
+    todo = list(map(stem, symbol_names(*exprs)))
     while todo:
         name = todo.pop(0)
         if name not in found:
             found[name] = None
-            value = values.get(name)
-            todo += [] if value is None else [t.name.removesuffix(WON) for t in subterms(value) if t.op == "symbol"]
+            todo += map(stem, symbol_names(values.get(name)))
     return list(found)
 
 
 def _pivots(search: Search) -> list[tuple[str, Expr]]:
-    used = {term.name.removesuffix("'") for draft in search.drafts for expr in (draft.lift, draft.rebase)
-            for term in subterms(expr) if term.op == "symbol"}
-    used |= {term.name for value in search.results.values() for term in subterms(value) if term.op == "symbol"}
+    read = symbol_names(*(expr for draft in search.drafts for expr in (draft.lift, draft.rebase)), *search.results.values())
+    used = {name.removesuffix(PRIME) for name in read}
     return [(name, value) for name, value in search.pivots.values.items() if name in used]
 
 
@@ -172,10 +169,7 @@ def _final_names(search: Search, drafts: list[Draft]) -> dict[str, str]:
 def _fresh(draft: Draft, taken: set[str]) -> str:
     if draft.monoid == "sum" and draft.lift is const(1) and draft.mask is None and "N" not in taken:
         return "N"
-    letter, number = _LETTERS.get(draft.monoid, "d"), 1
-    while taken & {f"{letter}{number}", f"{letter}{number}{WON}"}:
-        number += 1
-    return f"{letter}{number}"
+    return next(numbered(_LETTERS.get(draft.monoid, "d"), {*taken, *(name.removesuffix(WON) for name in taken)}))
 
 
 class _Renaming:
@@ -187,7 +181,7 @@ class _Renaming:
     def expr(self, expr: Expr) -> Expr:
         """`expr` with every provisional symbol renamed."""
         found = {term: symbol(self.names[name] + term.name[len(name):], term.axes)
-                 for term in subterms(expr) if term.op == "symbol" and (name := term.name.removesuffix("'")) in self.names}
+                 for term in subterms(expr) if term.op == "symbol" and (name := term.name.removesuffix(PRIME)) in self.names}
         return substitute(expr, found)
 
 

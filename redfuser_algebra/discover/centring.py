@@ -11,8 +11,9 @@ from fractions import Fraction
 
 from redfuser_algebra.discover.decode import times, total
 from redfuser_algebra.discover.facts import Facts
+from redfuser_algebra.discover.linear import combined
 from redfuser_algebra.discover.simplify import operands
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms
+from redfuser_algebra.language.expr import Expr, call, const, rewritten, subterms
 
 Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
 """Coefficients by monomial: pairs of an atom's identity and its exponent, which may be negative."""
@@ -20,20 +21,12 @@ Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
 
 def about_means(body: Expr, facts: Facts) -> Expr:
     """`body` with every sum of elements and an offset written about the elements' means, where that leaves no offset."""
-    done: dict[Expr, Expr] = {}
-
-    def walk(term: Expr) -> Expr:
-        if term not in done:
-            centred = _centred(term, facts) if term.op in ("add", "subtract") else None
-            done[term] = children_replaced(term, tuple(map(walk, term.args))) if centred is None else centred
-        return done[term]
-
-    return walk(body) if facts.moves(body) else body
+    return rewritten(body, lambda term: _centred(term, facts)) if facts.moves(body) else body
 
 
 def _centred(term: Expr, facts: Facts) -> Expr | None:
     """Σ c_i (a_i − m_i) for a term Σ c_i a_i + c_0 with two elements or more, if c_0 = −Σ c_i m_i; else None."""
-    if facts.axis not in term.axes or not facts.moves(term):
+    if term.op not in ("add", "subtract") or facts.axis not in term.axes or not facts.moves(term):
         return None
     parts = list(_parts(term, const(1), facts))
     elements = dict.fromkeys(element for _, element in parts if element is not None)
@@ -92,9 +85,9 @@ def _polynomial(term: Expr) -> Polynomial:
     if term.op == "const":
         return {(): Fraction(term.value)} if term.value else {}
     if term.op in ("add", "subtract"):
-        return _added(_polynomial(term.args[0]), _polynomial(term.args[1]), 1 if term.op == "add" else -1)
+        return combined(*map(_polynomial, term.args), Fraction(1 if term.op == "add" else -1))
     if term.op == "negative":
-        return _added({}, _polynomial(term.args[0]), -1)
+        return combined({}, _polynomial(term.args[0]), Fraction(-1))
     if term.op == "multiply":
         return _multiplied(*map(_polynomial, term.args))
     if term.op == "divide" and len(below := _polynomial(term.args[1])) == 1:
@@ -102,11 +95,6 @@ def _polynomial(term: Expr) -> Polynomial:
         inverse = {tuple((atom, -exponent) for atom, exponent in monomial): 1 / share}
         return _multiplied(_polynomial(term.args[0]), inverse)
     return {((id(term), 1),): Fraction(1)}
-
-
-def _added(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
-    summed = {key: a.get(key, Fraction(0)) + sign * b.get(key, Fraction(0)) for key in dict.fromkeys((*a, *b))}
-    return {key: value for key, value in summed.items() if value}
 
 
 def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
@@ -117,5 +105,5 @@ def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
             for atom, exponent in other:
                 exponents[atom] = exponents.get(atom, 0) + exponent
             key = tuple(sorted((atom, exponent) for atom, exponent in exponents.items() if exponent))
-            result = _added(result, {key: share * factor}, 1)
+            result = combined(result, {key: share * factor}, Fraction(1))
     return result

@@ -10,19 +10,15 @@ from fractions import Fraction
 
 from redfuser_algebra.discover.decode import CONTRACTIONS, Decoder, is_condition
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
-from redfuser_algebra.language.composition import axis_copy, with_leaves
+from redfuser_algebra.language.composition import free_copy, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
+from redfuser_algebra.language.names import primed
 
 _NIL = "(multiset-of)"
 _LARGEST = 2**7
 """Numbers up to this are exact in the e-graph (eight of them multiply within 64 bits); others are constants by name."""
 _SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
                NEGATIVE: ("nonpositive",), NONPOSITIVE: ("nonpositive",)}
-
-
-def primed(pivot: Expr) -> Expr:
-    """The new value of a pivot."""
-    return symbol(pivot.name + "'", pivot.axes)
 
 
 def is_pivot(term: Expr) -> bool:
@@ -296,9 +292,7 @@ class Encoder:
 
     def _fresh_copy(self, axis: str) -> str:
         """A copy of an axis that nothing else in the question has, so that no factor is captured by a contraction."""
-        number = 1
-        while (name := axis_copy(axis, number)) in self._axes:
-            number += 1
+        name = free_copy(axis, self._axes)
         self._axes.add(name)
         return name
 

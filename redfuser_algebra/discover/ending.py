@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection
 
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, pivots_moved
 
 
 def ending(own: Expr, rebase: Expr, still: Collection[str]) -> tuple[Expr, Expr] | None:
@@ -20,13 +21,13 @@ def ending(own: Expr, rebase: Expr, still: Collection[str]) -> tuple[Expr, Expr]
     itself: its elements may be what made the pivot infinite, as in a variance, and inf − inf is NaN.
     """
     symbols = [term for term in subterms(rebase) if term.op == "symbol"]
-    pivots = {term.name[:-1] for term in symbols if term.name.endswith("'")}
+    pivots = set(pivots_moved(rebase))
     if not pivots:
         return None
-    ended = {term: symbol(term.name.removesuffix("'"), term.axes) for term in symbols}
+    ended = {term: symbol(term.name.removesuffix(PRIME), term.axes) for term in symbols}
     ones = {term: now if now.name in pivots else const(1.0) for term, now in ended.items()}
     others = {now.name for now in ended.values()} - pivots - {own.name}
-    anchors = {term: ended[part] if part.name.endswith("'") else _finite(part)
+    anchors = {term: ended[part] if part.name.endswith(PRIME) else _finite(part)
                for term in subterms(rebase) if term.op == "anchor" and (part := term.args[0]).op == "symbol"}
     stuck = call("isnan", substitute(rebase, ones))
     if others - set(still) or not anchors:

@@ -15,6 +15,7 @@ from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.discover.show import form_latex, form_markdown, form_text, merge_text, update_text
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, call, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, primed, symbol_names
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,8 @@ class FusedForm:
     def joins(self) -> dict[str, Expr]:
         """What joins two neighbouring parts of the ordered components, and of all that this reads or scales with, ordinary ones included."""
         joins = {component.name: component.joined for component in self.state if component.joined is not None}
-        read = {part.name.removesuffix("'") for joined in joins.values() for part in subterms(joined) if part.op == "symbol"} | self._scaled
-        plain = {c.name: call(STEPS[c.monoid], c.symbol, symbol(f"{c.name}'", c.axes)) for c in self.state if c.name in read - joins.keys()}
+        read = self._scaled.union(name.removesuffix(PRIME) for name in symbol_names(*joins.values()))
+        plain = {c.name: call(STEPS[c.monoid], c.symbol, primed(c.symbol)) for c in self.state if c.name in read - joins.keys()}
         return joins | plain
 
     @cached_property
@@ -227,7 +228,7 @@ class FusedForm:
     def symbol_axes(self) -> dict[str, tuple[str, ...]]:
         """The axes of every symbol, new pivots included, in the order in which expressions name them."""
         axes = {row.name: row.axes for row in (*self.pivots, *self.results)}
-        axes |= {name + "'": own for name, own in axes.items()}
+        axes |= {name + PRIME: own for name, own in axes.items()}
         for component in self.state:
             axes[component.name] = axes[component.name + WON] = component.axes
         return axes

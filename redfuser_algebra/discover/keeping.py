@@ -13,7 +13,8 @@ from redfuser_algebra.discover.form import Recurred
 from redfuser_algebra.discover.fractions import Projective
 from redfuser_algebra.discover.ordered import Matrices, Place, Window
 from redfuser_algebra.discover.polynomials import Algebra
-from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, const, symbol
+from redfuser_algebra.language.names import primed
 
 COMPOSE = "compose"
 
@@ -43,7 +44,7 @@ class Kept:
 def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     """Drafts for the carried entries, and for the ends of a part where a step sees the element before."""
     window, axes, axis = made.window, made.axes(), made.axis
-    last = {} if window is None else {name: _end(drafts, step, axis, _primed) for name, (step, _) in window.last.items()}
+    last = {} if window is None else {name: _end(drafts, step, axis, primed) for name, (step, _) in window.last.items()}
     first = {} if window is None else {name: _end(drafts, element, axis, lambda own: own) for name, element in window.first.items()}
     ordered: dict[Place, Draft] = {}
     values: dict[Place, Expr] = {}
@@ -52,8 +53,8 @@ def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
         if not monoid:
             ordered[place] = _ordered(drafts, lift, axis, axes[place])
         values[place] = plain(monoid, lift) if monoid else ordered[place].symbol
-    between = {name: draft.symbol for name, draft in last.items()} | {name: _primed(draft.symbol) for name, draft in first.items()}
-    joined = made.joined(values.__getitem__, lambda place: _primed(values[place]), between)
+    between = {name: draft.symbol for name, draft in last.items()} | {name: primed(draft.symbol) for name, draft in first.items()}
+    joined = made.joined(values.__getitem__, lambda place: primed(values[place]), between)
     for place, draft in ordered.items():
         draft.joined = joined.get(place, const(made.semiring.zero))
         draft.empty = made.semiring.one if place[0] == place[1] else made.semiring.zero
@@ -86,8 +87,8 @@ def _ordinary(made: Matrices, place: Place) -> str:
     mark, other = symbol("entry"), symbol("other")
     if made.window is not None:
         return ""
-    joined = made.joined(lambda at: mark if at == place else other, lambda at: _primed(mark if at == place else other), {}).get(place)
-    later, algebra = _primed(mark), Algebra(made.semiring)
+    joined = made.joined(lambda at: mark if at == place else other, lambda at: primed(mark if at == place else other), {}).get(place)
+    later, algebra = primed(mark), Algebra(made.semiring)
     plain = {algebra.plus(mark, later): made.semiring.sums, algebra.plus(later, mark): made.semiring.sums,
              algebra.times(later, mark): made.semiring.products}
     return plain.get(joined, "")
@@ -107,8 +108,3 @@ def _end(drafts: Drafts, lift: Expr, axis: str, joined: Callable[[Expr], Expr]) 
     draft = _ordered(drafts, lift, axis)
     draft.joined = joined(draft.symbol)
     return draft
-
-
-def _primed(value: Expr) -> Expr:
-    """What is said of the earlier part, said of the later one."""
-    return substitute(value, {term: symbol(term.name + "'", term.axes) for term in subterms(value) if term.op == "symbol"})

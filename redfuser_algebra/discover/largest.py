@@ -9,23 +9,17 @@ from collections.abc import Iterator
 from functools import reduce
 
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rewritten
 
 
 def about_largest(body: Expr, facts: Facts) -> Expr:
     """`body` with every sum of exponentials about one pivot p, of elements and of constants, about max(p, constants)."""
-    done: dict[Expr, Expr] = {}
-
-    def walk(term: Expr) -> Expr:
-        if term not in done:
-            moved = _moved(term, facts) if term.op in ("add", "subtract") else None
-            done[term] = children_replaced(term, tuple(map(walk, term.args))) if moved is None else moved
-        return done[term]
-
-    return walk(body) if facts.moves(body) else body
+    return rewritten(body, lambda term: _moved(term, facts)) if facts.moves(body) else body
 
 
 def _moved(term: Expr, facts: Facts) -> Expr | None:
+    if term.op not in ("add", "subtract"):
+        return None
     parts = [_exponent(part, facts) for part in _operands(term)]
     if None in parts:
         return None

@@ -13,6 +13,7 @@ from redfuser_algebra.discover.form import Component, FusedForm, Result
 from redfuser_algebra.discover.recurrence import is_ordered, together
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol, unbound_states
+from redfuser_algebra.language.names import unused
 
 
 def online(cascade: Cascade, assume: tuple[Expr, ...]) -> FusedForm | None:
@@ -54,10 +55,6 @@ def _names(cascade: Cascade, kept: list[Expr], results: dict[Expr, str]) -> dict
     taken |= {axis for term in subterms(*parts) for axis in term.axes} | {r.name for r in cascade.reductions}
     names: dict[Expr, str] = {}
     for state in kept:
-        name, number = results.get(state, state.name), 1
-        while state not in results and name in taken:
-            number += 1
-            name = f"{state.name}{number}"
-        taken.add(name)
-        names[state] = name
+        names[state] = results.get(state) or unused(state.name, taken)
+        taken.add(names[state])
     return names

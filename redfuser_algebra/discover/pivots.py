@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.discover.facts import POSITIVE, Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, rewritten, subterms, symbol
+from redfuser_algebra.language.names import PRIME, numbered
 
 
 class Pivots:
@@ -20,9 +21,10 @@ class Pivots:
         if self._is_truth(value):
             value = call("where", value, 1, 0)
         if value not in self._symbols:
-            name = value.name if value.op == "symbol" else self._fresh()
+            name = value.name if value.op == "symbol" else next(numbered("p", self._taken))
             self._symbols[value] = symbol(name, value.axes)
             if value.op != "symbol":
+                self._taken.add(name)
                 self.values[name] = value
         return self._symbols[value]
 
@@ -39,31 +41,17 @@ class Pivots:
         return any(self.facts.moves(divisor) and divisor.op != "size" and self.facts.sign(divisor) != POSITIVE
                    for divisor in divisors)
 
-    def _fresh(self) -> str:
-        number = 1
-        while (name := f"p{number}") in self._taken:
-            number += 1
-        self._taken.add(name)
-        return name
-
     def abstract(self, body: Expr) -> Expr:
         """`body` with its maximal loop-invariant parts that move (results, the length) named as pivots.
 
         An element that a pivot is added to, or that is subtracted from a pivot, is turned into an element minus a
         pivot, so that there is one way for the two to meet.
         """
-        done: dict[Expr, Expr] = {}
         self._centres = {term.args[1] for term in subterms(body) if term.op == "subtract" and self.axis in term.axes
                          and self._invariant(term.args[1]) and not self.facts.moves(term.args[0])}
+        return rewritten(body, self._abstracted)
 
-        def walk(term: Expr) -> Expr:
-            if term not in done:
-                done[term] = self._named_or(term, walk)
-            return done[term]
-
-        return walk(body)
-
-    def _named_or(self, term: Expr, walk) -> Expr:
+    def _abstracted(self, term: Expr) -> Expr | None:
         if not self.facts.moves(term):
             return term
         if self.axis not in term.axes:
@@ -79,7 +67,7 @@ class Pivots:
                 if term.op == "add":
                     return call("subtract", b, self.named(negated(a)))
                 return -call("subtract", b, self.named(a))
-        return children_replaced(term, tuple(map(walk, term.args)))
+        return None
 
     def _is_beside_elements(self, term: Expr) -> bool:
         """Whether a term is e^(c − p) next to elements about the same pivot p: it moves with p as they do."""
@@ -99,4 +87,4 @@ def negated(term: Expr) -> Expr:
 
 def old_pivot(term: Expr) -> Expr | None:
     """The old value of a new pivot's symbol; None for any other term."""
-    return symbol(term.name[:-1], term.axes) if term.op == "symbol" and term.name.endswith("'") else None
+    return symbol(term.name.removesuffix(PRIME), term.axes) if term.op == "symbol" and term.name.endswith(PRIME) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, unbound_states
-
+from redfuser_algebra.language.names import unused
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,7 @@ class _Joint:
 
     def fresh(self, name: str, axes: tuple[str, ...]) -> Expr:
         """A state that no other one has the name of."""
-        number, own = 1, name
-        while own in self._names:
-            number += 1
-            own = f"{name}{number}"
+        own = unused(name, self._names)
         self._names.add(own)
         return Expr("state", (), (own, axes))
 

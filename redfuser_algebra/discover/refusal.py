@@ -8,6 +8,7 @@ from redfuser_algebra.discover.display import refusal_html
 from redfuser_algebra.discover.search import Search, Stuck
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.names import PRIME, symbol_names
 
 ROUNDINGS = ("round", "cast", "floor", "ceil")
 
@@ -57,7 +58,7 @@ def refused(stuck: Stuck, search: Search) -> Refusal:
     """The refusal that a stuck search amounts to."""
     residual = stuck.residual
     inside = subterms(residual) if residual is not None else []
-    names = {term.name.removesuffix("'") for term in inside if term.op == "symbol"}
+    names = {name.removesuffix(PRIME) for name in symbol_names(residual)}
     pivots = {name: value for name, value in search.pivots.values.items() if name in names}
     rounding = any(term.op in ROUNDINGS and search.axis in term.axes and
                    any(part.op == "symbol" for part in subterms(term)) for term in inside)

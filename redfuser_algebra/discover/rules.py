@@ -14,12 +14,12 @@ from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.language.composition import with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, primed
 from redfuser_algebra.language.tidy import repeated_elements, tidied
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import Component, FusedForm
 
-PRIME = "'"
 DELTA = "δ"
 ELEMENT, PARTS = "", ("_a", "_b")
 """What follows the name of a state: nothing for the running one, _a and _b for two that are merged."""
@@ -63,7 +63,7 @@ def differences(form: FusedForm) -> dict[Expr, Expr]:
 def update(form: FusedForm) -> tuple[Equation, ...]:
     """The state after one more element."""
 
-    lifts = {symbol(c.name + PRIME, c.axes): c.lift for c in form.state}
+    lifts = {primed(c.symbol): c.lift for c in form.state}
 
     def joined(component: Component) -> Expr:
         if component.step is not None:

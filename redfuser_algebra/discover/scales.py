@@ -9,21 +9,16 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rebuilt
 
 
 def about_scales(body: Expr, facts: Facts) -> Expr:
     """`body` with every product and quotient of elements and moving scales inside a reassociable rounding as one quotient."""
-    done: dict[Expr, Expr] = {}
+    def over_scale(term: Expr) -> Expr:
+        movable = term.op in ("round", "cast") and term.attrs[-1]
+        return children_replaced(term, (_over_scale(term.args[0], facts),)) if movable else term
 
-    def walk(term: Expr) -> Expr:
-        if term not in done:
-            args = tuple(map(walk, term.args))
-            movable = term.op in ("round", "cast") and term.attrs[-1]
-            done[term] = children_replaced(term, tuple(_over_scale(arg, facts) for arg in args) if movable else args)
-        return done[term]
-
-    return walk(body) if facts.moves(body) else body
+    return rebuilt(body, over_scale) if facts.moves(body) else body
 
 
 def _over_scale(term: Expr, facts: Facts) -> Expr:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, count
 
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.form import Component, FusedForm, Scaling
 from redfuser_algebra.discover.linear import Vector, combined, nullspace
-from redfuser_algebra.discover.rules import PRIME
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, unused
 
 _OF_ONE_DEGREE = frozenset(("add", "subtract", "maximum", "minimum", "negative", "abs"))
 _COMPARED = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign"))
@@ -176,4 +175,4 @@ def _free_name(form: FusedForm) -> str:
     """The name of an exponent, which nothing else has."""
     terms = subterms(*form.outputs, *(c.lift for c in form.state), *(row.value for row in (*form.results, *form.pivots)))
     taken = {*form.symbol_axes, *(term.name for term in terms if term.op in ("input", "param")), *(axis for term in terms for axis in term.axes)}
-    return next(name for name in chain(["e"], map("e{}".format, count(2))) if name not in taken)
+    return unused("e", taken)

@@ -4,20 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rebuilt, rewritten
 
 
 def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
     """`term` with every new pivot replaced by its old value, and what that makes trivial removed."""
-    done: dict[Expr, Expr] = {}
-
-    def walk(part: Expr) -> Expr:
-        if part not in done:
-            earlier = old(part)
-            done[part] = folded(children_replaced(part, tuple(map(walk, part.args)))) if earlier is None else earlier
-        return done[part]
-
-    return walk(term)
+    return rebuilt(rewritten(term, old), folded)
 
 
 def sorted_operands(term: Expr, as_written: Callable[[Expr], bool] = lambda part: False) -> Expr:
@@ -50,22 +42,17 @@ def operands(term: Expr, op: str) -> list[Expr]:
 
 def opened(term: Expr, choices: Mapping[Expr, Expr]) -> Expr:
     """`term` with what is selected by a == i, for an i that is a choice, selected by the choice: the law `equal_to_choice`."""
-    done: dict[Expr, Expr] = {}
-
     def selected(a: Expr, position: Expr, values: tuple[Expr, ...]) -> Expr:
         if position.op != "where":
             return call("where", call("equal", a, position), *values)
         return call("where", position.args[0], *(selected(a, each, values) for each in position.args[1:]))
 
-    def walk(part: Expr) -> Expr:
-        if part not in done:
-            args = tuple(map(walk, part.args))
-            condition = args[0] if part.op == "where" and args[0].op == "equal" else None
-            position = choices.get(condition.args[1]) if condition is not None else None
-            done[part] = children_replaced(part, args) if position is None else selected(condition.args[0], position, args[1:])
-        return done[part]
+    def chosen(part: Expr) -> Expr:
+        condition = part.args[0] if part.op == "where" and part.args[0].op == "equal" else None
+        position = choices.get(condition.args[1]) if condition is not None else None
+        return part if position is None else selected(condition.args[0], position, part.args[1:])
 
-    return walk(term) if choices else term
+    return rebuilt(term, chosen) if choices else term
 
 
 def folded(term: Expr) -> Expr:

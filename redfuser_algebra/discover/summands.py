@@ -13,7 +13,7 @@ from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.decode import Decoder, addends, contraction, product
 from redfuser_algebra.discover.linear import Vector
 from redfuser_algebra.discover.simplify import settled, sorted_operands
-from redfuser_algebra.language.composition import axis_copy, copied_axis, with_leaves
+from redfuser_algebra.language.composition import copied_axis, free_copy, with_leaves
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms
 
 
@@ -96,9 +96,7 @@ def canonical_axes(element: Expr, copies: tuple[str, ...], others: tuple[str, ..
     taken = {axis for axis in (*inside, *others) if axis not in copies}
     names: dict[str, str] = {}
     for axis in (axis for axis in element.axes if axis in copies):
-        own, number = copied_axis(axis), 0
-        while (name := axis_copy(own, number) if number else own) in taken:
-            number += 1
+        name = _first_free(copied_axis(axis), taken)
         taken.add(name)
         names[axis] = name
     return names
@@ -144,7 +142,7 @@ def _canonical_summand(
     taken = {axis for term in (*factors, element) for axis in term.axes if axis not in bound}
     places: dict[str, str] = {}
     for axis in dict.fromkeys((*(axis for axis in names if axis in bound), *bound)):
-        places[axis] = _unused_copy(axis, {*taken, *places.values()})
+        places[axis] = free_copy(copied_axis(axis), {*taken, *places.values()})
     reads = ((name, places.get(axis, axis)) for axis, name in names.items())
     renamed = tuple(sorted((with_leaves(factor, {}, places) for factor in factors), key=repr))
     weight = Weight(renamed, tuple(places.values()), tuple(pair for pair in reads if pair[0] != pair[1]))
@@ -172,20 +170,14 @@ def _in_one_order(element: Expr) -> Expr:
         if term.op != "reduce":
             return children_replaced(term, args)
         taken = free | {axis for part in subterms(*args) for axis in part.axes if axis != term.axis}
-        name, number = copied_axis(term.axis), 0
-        while name in taken:
-            number += 1
-            name = axis_copy(copied_axis(term.axis), number)
+        name = _first_free(copied_axis(term.axis), taken)
         return with_leaves(Expr("reduce", args, term.attrs), {}, {term.axis: name})
 
     return sorted_operands(named(element), as_written)
 
 
-def _unused_copy(axis: str, taken: set[str]) -> str:
-    number = 1
-    while (name := axis_copy(copied_axis(axis), number)) in taken:
-        number += 1
-    return name
+def _first_free(axis: str, taken: set[str]) -> str:
+    return free_copy(axis, taken) if axis in taken else axis
 
 
 def _nonzero(rows: Rows) -> Rows:

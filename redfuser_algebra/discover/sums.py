@@ -10,13 +10,14 @@ from fractions import Fraction
 from redfuser_algebra.discover.asking import Asked, Asker, Unmoved
 from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.decode import product, times, total
-from redfuser_algebra.discover.encode import Encoder, primed, sees_pivot
+from redfuser_algebra.discover.encode import Encoder, sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE
 from redfuser_algebra.discover.linear import Span, Vector
 from redfuser_algebra.discover.pivots import Pivots, old_pivot
 from redfuser_algebra.discover.simplify import settled
 from redfuser_algebra.discover.summands import Rows, at_old, element_term, rows_of, scaled, summand
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import primed, symbol_names
 
 
 @dataclass
@@ -122,8 +123,7 @@ class Sums:
         A part may have Σ w = 0 without w = 0.  Its pivot is not finite, its state is kept about 0, and the sum is
         then what is left of it there: Σ w x.
         """
-        names = dict.fromkeys(part.name for element in vector for part in subterms(element) if part.op == "symbol")
-        means = [name for name in names if self.pivots.values.get(name, const(0)).op == "divide"]
+        means = [name for name in symbol_names(*vector) if self.pivots.values.get(name, const(0)).op == "divide"]
         if not (means and self._is_zero(vector, mask, means)):
             return None
         undefined = [name for name in means if self.pivots.undefined(name)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from itertools import count
 
 from redfuser_algebra.language.expr import Expr, children_replaced, const, subterms, unbound_states
 from redfuser_algebra.language.factored import Factors, Product, single
@@ -84,8 +83,3 @@ def _total(*found: Expr | Product | None) -> Expr:
     """The sum of what there is."""
     terms = [each.expr if isinstance(each, Product) else each for each in found if each is not None]
     return reduce(lambda a, b: a + b, terms) if terms else const(0.0)
-
-
-def fresh_names(taken: set[str]) -> Iterator[str]:
-    """Names for adjoint states that nothing else has."""
-    return (name for name in map("a{}".format, count(1)) if name not in taken)

@@ -12,6 +12,7 @@ from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.display import cascade_html
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol, unbound_states
 from redfuser_algebra.language.mathematics import cascade_text
+from redfuser_algebra.language.names import unused
 from redfuser_algebra.language.operator import Operator
 
 LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
@@ -147,10 +148,7 @@ def cascade_over(axis: str, operator: Operator) -> Cascade:
 
 
 def _fresh(letter: str, taken: set[str]) -> str:
-    name, number = letter, 1
-    while taken & {name, name + WON}:
-        number += 1
-        name = f"{letter}{number}"
+    name = unused(letter, {*taken, *(name.removesuffix(WON) for name in taken)})
     taken.add(name)
     return name
 

@@ -4,11 +4,12 @@ In: traced expressions, what stands for each input and parameter, and a renaming
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from redfuser_algebra.language.binding import Signature
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, children_replaced
+from redfuser_algebra.language.names import numbered
 
 _COPY = "__"
 
@@ -16,6 +17,11 @@ _COPY = "__"
 def axis_copy(axis: str, number: int) -> str:
     """The name of a copy of an axis: a second, independent index over the same elements."""
     return f"{axis}{_COPY}{number}"
+
+
+def free_copy(axis: str, taken: Container[str]) -> str:
+    """The first copy of an axis that is not taken."""
+    return next(numbered(f"{axis}{_COPY}", taken))
 
 
 def copied_axis(axis: str) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
-from redfuser_algebra.language.adjoint import Parts, adjoint, fresh_names
+from redfuser_algebra.language.adjoint import Parts, adjoint
 from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
 from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, unbound_states
 from redfuser_algebra.language.factored import NOTHING, ONE, Factors, Product, holding, single
 from redfuser_algebra.language.functions import argmax, argmin, count, exp, index, log, prod, size, where
+from redfuser_algebra.language.names import numbered, unused
 from redfuser_algebra.language.operator import Operator, define
 from redfuser_algebra.language.polynomial import Polynomials
 
@@ -90,7 +91,7 @@ class Reverse:
         self.parts: Parts = {}
         self.seen: dict[tuple, dict[tuple[int, str], Product]] = {}
         self.scans = {(term.args, *term.attrs[:2]): term for term in reversed(self.terms) if term.op == "scan"}
-        self.adjoint_names = fresh_names({*operator.inputs, *operator.params, *operator.axes})
+        self.adjoint_names = numbered("a", {*operator.inputs, *operator.params, *operator.axes})
 
     def backward(self) -> Backward:
         """The operators that the walk leads to."""
@@ -212,10 +213,7 @@ def _cotangents(operator: Operator, smooth: Mapping[Expr, bool]) -> dict[str, tu
 
 
 def _fresh(stem: str, taken: set[str]) -> str:
-    name, number = stem, 1
-    while name in taken:
-        number += 1
-        name = f"{stem}{number}"
+    name = unused(stem, taken)
     taken.add(name)
     return name
 

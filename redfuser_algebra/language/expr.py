@@ -239,14 +239,28 @@ def children_replaced(expr: Expr, args: tuple[Expr, ...]) -> Expr:
 
 def substitute(expr: Expr, mapping: dict[Expr, Expr]) -> Expr:
     """`expr` with every occurrence of a key replaced by its value (outermost first, not repeated)."""
-    done = dict(mapping)
+    return rewritten(expr, mapping.get)
+
+
+def rewritten(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """`expr` with its outermost parts of which `rule` makes something replaced by that; None leaves a part to its operands."""
+    done: dict[Expr, Expr] = {}
 
     def walk(term: Expr) -> Expr:
         if term not in done:
-            done[term] = children_replaced(term, tuple(map(walk, term.args)))
+            made = rule(term)
+            done[term] = children_replaced(term, tuple(map(walk, term.args))) if made is None else made
         return done[term]
 
     return walk(expr)
+
+
+def rebuilt(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with `rule` applied to every part, operands first."""
+    done: dict[Expr, Expr] = {}
+    for term in subterms(expr):
+        done[term] = rule(children_replaced(term, tuple(done[arg] for arg in term.args)))
+    return done[expr]
 
 
 def subterms(*roots: Expr) -> list[Expr]:

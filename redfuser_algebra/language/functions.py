@@ -16,6 +16,7 @@ from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError, undeclared
 from redfuser_algebra.language.expr import Expr, call, lift, subterms
+from redfuser_algebra.language.names import unused
 
 __all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std take index size
     exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
@@ -196,11 +197,7 @@ def median(expr: Operand, axis: str) -> Expr:
 def fresh_axis(stem: str, *exprs: Expr) -> str:
     """`stem`, or `stem2`, `stem3`, … if the expressions speak of an axis with that name."""
     taken = {axis for term in subterms(*exprs) for axis in term.axes}
-    name, number = stem, 1
-    while name in taken:
-        number += 1
-        name = f"{stem}{number}"
-    return name
+    return unused(stem, taken)
 
 
 def count(mask: Operand, axis: Axes) -> Expr:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, subterms, unbound_states
+from redfuser_algebra.language.names import numbered
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.language.text import ATOM, UNARY, _at_least, _binary, shared_terms
@@ -94,12 +95,7 @@ def _scan(term: Expr, names: Mapping[Expr, str]) -> str:
     axis, states, place, every = term.attrs
     elements: dict[Expr, Expr] = {}
     steps = [with_elements(step, axis, elements) for step in term.args[len(states):]]
-    own, number, taken = {}, 0, {*names.values(), *states}
-    for element in elements.values():
-        number += 1
-        while f"e{number}" in taken:
-            number += 1
-        own[element] = f"e{number}"
+    own = dict(zip(elements.values(), numbered("e", {*names.values(), *states}), strict=False))
     inside = dict(names) | own | {state: state.name for state in unbound_states(*steps) if state.name in states}
     given = "".join(f"{_formula(start, names)}, " for start in term.args[:len(states)])
     taken_in = "".join(f"{_formula(element, names)}, " for element in elements)

@@ -12,6 +12,7 @@ from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, children_replaced, lift, subterms, symbol, unbound_states
 from redfuser_algebra.language.functions import Operand, axis_names
+from redfuser_algebra.language.names import numbered
 
 EVERY = ("", "after", "before")
 
@@ -89,10 +90,7 @@ def _named(step: Callable, expr: Expr, axis: str, initial: Operand, exclusive: b
 def _fresh_state(expr: Expr) -> str:
     """A name that no scan inside an expression gives to its states."""
     taken = {name for term in subterms(expr) if term.op == "scan" for name in term.attrs[1]}
-    number = 1
-    while f"c{number}" in taken:
-        number += 1
-    return f"c{number}"
+    return next(numbered("c", taken))
 
 
 def _one_axis(axis: str) -> str:

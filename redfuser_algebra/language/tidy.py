@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
-from redfuser_algebra.language.expr import LEAVES, Expr, call, children_replaced, const, subterms
+from redfuser_algebra.language.expr import LEAVES, Expr, call, const, rebuilt, subterms
 
 RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "state": 2, "reduce": 5, "scan": 5}
 """Where a factor stands in a product: numbers, values, arrays, functions (4), and sums last, which reach far right."""
@@ -16,10 +16,7 @@ RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, 
 
 def tidied(expr: Expr) -> Expr:
     """`expr` as a person would write it.  Factors of one kind (arrays, functions, …) stay in the order they had."""
-    done: dict[Expr, Expr] = {}
-    for term in subterms(expr):
-        done[term] = _tidied(children_replaced(term, tuple(done[arg] for arg in term.args)))
-    return done[expr]
+    return rebuilt(expr, _tidied)
 
 
 def _tidied(term: Expr) -> Expr:
@@ -27,7 +24,7 @@ def _tidied(term: Expr) -> Expr:
         term = call(TOTAL_TWINS[term.op], *term.args)
     if term.op == "identity":
         return term.args[0]
-    if term.op == "where" and _is_certain(term.args[0]):
+    if term.op == "where" and is_certain(term.args[0]):
         return term.args[1]
     if term.op == "reduce" and term.monoid == "sum" and term.body is const(0):
         return const(0)
@@ -36,7 +33,7 @@ def _tidied(term: Expr) -> Expr:
     return _sum(term) if term.op in ("add", "subtract", "negative") else term
 
 
-def _is_certain(condition: Expr) -> bool:
+def is_certain(condition: Expr) -> bool:
     """Whether a condition says p = p, as a pivot and its anchor are over the reals."""
     return condition.op == "equal" and condition.args[0] is condition.args[1]
 

@@ -11,12 +11,13 @@ from dataclasses import replace
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, symbol_names
+from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 
 class DeviceAccumulator(Accumulator):

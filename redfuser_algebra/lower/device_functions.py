@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 _OURS = re.compile(r"arrays|begins|sizes|leading|steps|arguments|checked|ptx|pointer|address|cache|unpack|pack|over_lanes|\w+_over|shapes|outputs|host|flat|slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch|size|power"
                    r"|k|(load|store)_.+|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it|of)")

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
+from redfuser_algebra.language.names import numbered, symbol_names
 from redfuser_algebra.lower.device_functions import takes_long
-from redfuser_algebra.lower.tile import Producer, TileProgram, Update, symbol_names
+from redfuser_algebra.lower.tile import Producer, TileProgram, Update
 
 
 def with_elements(program: TileProgram) -> TileProgram:
@@ -21,7 +21,7 @@ def with_elements(program: TileProgram) -> TileProgram:
     needed = Counter(term for loop in loops for term in subterms(*loop) if _is_element(term, program.axis))
     found = dict.fromkeys(term for loop in loops for expr in loop for term in _outermost(expr, needed))
     taken = {*program.inputs, *program.params, *program.holds}
-    names = (name for n in count(1) if (name := f"E{n}") not in taken)
+    names = numbered("E", taken)
     producers = tuple(Producer(next(names), term, None) for term in found)
     named = {p.value: symbol(p.name, p.axes) for p in producers}
 

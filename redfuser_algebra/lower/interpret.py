@@ -13,8 +13,9 @@ import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.evaluation import COMBINE, Formulas, Layout, Rounding, best
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, symbol_names
+from redfuser_algebra.lower.tile import TileProgram, Update
 
 Names = dict[str, np.ndarray]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import joined
 from redfuser_algebra.lower.stages_cpu import StagePrinter
 from redfuser_algebra.lower.storage_cpu import Variable
-from redfuser_algebra.lower.tile import PRIME, Update
+from redfuser_algebra.lower.tile import Update
 
 
 @dataclass(frozen=True)

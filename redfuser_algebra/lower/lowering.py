@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import count
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import numbered, stem, symbol_names
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.evaluation import COMBINE
 from redfuser_algebra.lower.ordered import running, slow_parts, stepped
-from redfuser_algebra.lower.tile import PRIME, Contraction, LoweringError, Producer, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.tile import Contraction, LoweringError, Producer, TileProgram, Update, Value, new_reads
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import Component, FusedForm, Result, Scaling
@@ -92,7 +92,7 @@ def _with_producers(operator: Operator, form: FusedForm, rows: tuple[str, ...], 
     Where elements are taken one by one, as maps take them that go on from state to state (`again`), so is what takes long.
     """
     taken = {*operator.inputs, *operator.params, *form.symbol_axes}
-    names = (name for name in (f"S{n}" for n in count(1)) if name not in taken)
+    names = numbered("S", taken)
     exprs = [expr for c in form.state for expr in (c.lift, c.mask, c.step) if expr is not None]
     found = dict.fromkeys(term for expr in (*exprs, *again) for term in _inner_sums(expr, form.axis))
     ordered = [part for c in form.state if c.monoid == "compose" for part in (c.lift, c.step) if part is not None]
@@ -196,7 +196,7 @@ def _values(form: FusedForm, updates: dict[str, Update], named: dict[Expr, Expr]
 
 def _with_presence(updates: list[Update], watched: set[str], taken: set[str]) -> list[Update]:
     """Each mask of a component that moves, or is watched, gets an update that says whether anything took part."""
-    names = (name for name in (f"any{n}" for n in count(1)) if name not in taken)
+    names = numbered("any", taken)
     seen: dict[Expr, str] = {}
     result = []
     for update in updates:
@@ -216,8 +216,7 @@ def _stages(updates: Sequence[Update], values: Sequence[Value]) -> tuple[tuple[U
     formulas = {value.name: value.value for value in values}
     level: dict[str, int] = {}
     for update in updates:
-        moved = [n for n in symbol_names(update.rebase) if n.endswith(PRIME)]
-        waits = _components([*symbol_names(update.lift, update.mask), *moved], formulas)
+        waits = _components(new_reads(update), formulas)
         level[update.name] = 1 + max((level.get(name, -1) for name in waits if name != update.name), default=-1)
     return tuple(tuple(u for u in updates if level[u.name] == at) for at in range(max(level.values(), default=-1) + 1))
 

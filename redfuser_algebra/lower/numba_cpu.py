@@ -11,6 +11,7 @@ from itertools import groupby
 
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.language.expr import Expr, symbol
+from redfuser_algebra.language.names import stem, symbol_names
 from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step, indented
@@ -19,7 +20,7 @@ from redfuser_algebra.lower.join_cpu import JoinPrinter
 from redfuser_algebra.lower.ordered_cpu import Seen
 from redfuser_algebra.lower.scalar_code import constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
-from redfuser_algebra.lower.tile import Producer, TileProgram, stem, symbol_names
+from redfuser_algebra.lower.tile import Producer, TileProgram
 
 
 @dataclass(frozen=True)

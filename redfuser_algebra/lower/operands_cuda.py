@@ -12,10 +12,11 @@ from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.float8_cuda import KINDS, NEAR
 from redfuser_algebra.lower.lowering import factors
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, symbol_names
+from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, new_reads
 
 INSTEAD = 'run it with backend="cpu"'
 
@@ -251,8 +252,7 @@ class _Reading:
                 yield f"its component {update.name} keeps positions, which kernels with matrix products do not"
         columned = {w.update.name for w in found.weighted} | {v.name for v in program.values if program.columns(v.axes)}
         for update in program.updates:
-            moved = [n.rstrip("'") for n in symbol_names(update.rebase) if n.endswith("'")]
-            if columned & {*symbol_names(update.lift, update.mask), *moved}:
+            if columned & {*new_reads(update)}:
                 yield f"the pivot of its component {update.name} has columns"
         for place, axes in enumerate(program.output_axes):
             if program.axis in axes:

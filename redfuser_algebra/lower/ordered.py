@@ -12,8 +12,9 @@ from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.late_starts import waits
 from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, stem
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.tile import PRIME, Running, Update, stem
+from redfuser_algebra.lower.tile import Running, Update
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm

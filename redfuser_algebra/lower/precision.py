@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.lower.tile import TileProgram, Update, stem, symbol_names
+from redfuser_algebra.language.names import stem, symbol_names
+from redfuser_algebra.lower.tile import TileProgram, Update
 
 _FACTORS = frozenset(("multiply", "divide", "negative", "abs", "sqrt", "reciprocal", "identity"))
 """Of operands that are off by a few roundings these make results that are."""

@@ -111,7 +111,7 @@ class RowPrinter:
         body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._sweep(), *self._results()]
         return ["@cache", f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
                 "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'", *indented(self._constants()),
-                "", f"    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
+                "", "    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
 
     def _sweep(self) -> list[str]:
         """From the state of no elements to that of all."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms, symbol
+from redfuser_algebra.language.names import PRIME, pivots_moved, stem, symbol_names
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
 from redfuser_algebra.lower.precision import Precision
-from redfuser_algebra.lower.tile import PRIME, TileProgram, Update, Value, stem, symbol_names
+from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 _OURS = re.compile(r"t\d+|[inbo]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
                    r"|multiply|turned|gathered|dotted|panel|(wide|narrow)_rows|square|binding|HOST|WIDE|ROWS|VECTORS|DOTS|I32|I64"
@@ -264,5 +265,5 @@ def _seen(program: TileProgram) -> list[Expr]:
 def _moving(program: TileProgram) -> set[str]:
     """Components and values that are needed tile by tile: what pivots are made of."""
     read = [expr for u in program.updates for expr in (u.lift, u.mask) if expr is not None]
-    moved = [term for u in program.updates for term in subterms(u.rebase) if term.op == "symbol" and term.name.endswith(PRIME)]
+    moved = [symbol(name) for u in program.updates for name in pivots_moved(u.rebase)]
     return used(program, [*read, *moved])

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.language.errors import RedfuserError
-from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, symbol
 from redfuser_algebra.language.html import preformatted, titled
+from redfuser_algebra.language.names import pivots_moved, stem, symbol_names
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import Scaling
-
-PRIME = "'"
 
 
 class LoweringError(RedfuserError):
@@ -226,16 +225,6 @@ class TileProgram:
         return titled(f"Tile program of {self.name}", preformatted(self))
 
 
-def symbol_names(*exprs: Expr | None) -> dict[str, None]:
-    """The names of the symbols in expressions, in order; None stands for no expression."""
-    return dict.fromkeys(t.name for t in subterms(*(e for e in exprs if e is not None)) if t.op == "symbol")
-
-
-def stem(name: str) -> str:
-    """The component or value that a symbol speaks of: m for m′, i for the value that i won with."""
-    return name.removesuffix(PRIME).removesuffix(WON)
-
-
 def _complaints(program: TileProgram) -> Iterator[str]:
     if program.axis in program.rows:
         yield f"{program.axis} is reduced, so it is no axis of rows"
@@ -249,16 +238,15 @@ def _complaints(program: TileProgram) -> Iterator[str]:
     known |= {state.name for state in program.running}
     for stage in program.stages:
         for update in stage:
-            yield from _unknown(update.name, _new_reads(update), known, values)
+            yield from _unknown(update.name, new_reads(update), known, values)
         known |= {update.name for update in stage}
     for output in program.outputs:
         yield from _unknown("an output", symbol_names(output), known, values)
 
 
-def _new_reads(update: Update) -> list[str]:
+def new_reads(update: Update) -> list[str]:
     """The symbols of the merged state that an update needs before its own."""
-    moved = [name for name in symbol_names(update.rebase) if name.endswith(PRIME)]
-    return [*symbol_names(update.lift, update.mask), *moved]
+    return [*symbol_names(update.lift, update.mask), *pivots_moved(update.rebase)]
 
 
 def _unknown(who: str, names: list[str] | dict[str, None], known: set[str], values: Mapping[str, Expr]) -> Iterator[str]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.form import Component, FusedForm
+from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
 from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.simplifying.form_terms import FormTerms, symbol_name
 from redfuser_algebra.prove.simplifying.signs import Signs
 from redfuser_algebra.prove.simplifying.symbolic import Branch, Places, Untranslated, cases, vanishes
-from redfuser_algebra.prove.trials.parts import pivot_names, symbol_names
+from redfuser_algebra.prove.trials.parts import pivot_names
 
 if TYPE_CHECKING:
     import sympy

@@ -16,10 +16,11 @@ from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.latex import latex, name_latex
 from redfuser_algebra.language.mathematics import mathematics
+from redfuser_algebra.language.names import PRIME, primed, symbol_names
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.claims import Claim, claims
-from redfuser_algebra.prove.trials.parts import PRIME, pivot_names, symbol_names
+from redfuser_algebra.prove.trials.parts import pivot_names
 
 KINDS = ("monoid", "recurrence", "scaling", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge",
          "result", "infinities")
@@ -84,7 +85,7 @@ def at_new(component: Component, term: Expr) -> Expr:
     """A term of a component with its pivots at their new values."""
     names = pivot_names(component)
     old = [part for part in subterms(term) if part.op == "symbol" and part.name in names]
-    return substitute(term, {part: symbol(part.name + PRIME, part.axes) for part in old})
+    return substitute(term, {part: primed(part) for part in old})
 
 
 def _equation(left: Expr, right: Expr) -> tuple[str, str]:
@@ -153,7 +154,7 @@ def _endomorphism(component: Component) -> Obligation:
 
 def _cocycle(component: Component, centred: dict[str, str], conditions: tuple[str, ...]) -> Obligation:
     """T(p'→p'')∘T(p→p') = T(p→p''); where sums were dropped because they are 0 about a state's own pivot, T(p→p) = id."""
-    old, new, last = (", ".join(name + primes for name in pivot_names(component)) for primes in ("", "'", "''"))
+    old, new, last = (", ".join(name + primes for name in pivot_names(component)) for primes in ("", PRIME, 2 * PRIME))
     nowhere = "moving it nowhere changes nothing, also where a pivot is ±inf or 0"
     dropped = tuple(centred[name] for name in pivot_names(component) if name in centred)
     if dropped:

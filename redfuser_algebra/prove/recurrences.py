@@ -13,7 +13,7 @@ from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
 from redfuser_algebra.discover.form import FusedForm, Recurred, Scaling
 from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
-from redfuser_algebra.prove.trials.parts import PRIME
+from redfuser_algebra.language.names import PRIME, primed, symbol_names
 
 LAMBDA, MU = symbol("λ"), symbol("μ")
 Rows = Sequence[Sequence[Expr]]
@@ -27,7 +27,7 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
     symbols = {part for row in recurred.entries for entry in row for part in subterms(entry) if part.op == "symbol"}
     lifts = {part: carried[part.name].lift for part in symbols}
     joins = {part: joined(form, part.name) for part in symbols}
-    later = {part: symbol(part.name + PRIME, part.axes) for part in symbols}
+    later = {part: primed(part) for part in symbols}
     step = dict(recurred.steps)
     for number, (function, row) in enumerate(zip(recurred.basis, recurred.rows, strict=True), 1):
         yield f"step, row {number}", substitute(function, step), _combination(semiring, row, recurred.basis)
@@ -51,7 +51,7 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
 def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
     """(a ∘ b) ∘ c = a ∘ (b ∘ c), component by component."""
     entries = [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between]
-    names = dict.fromkeys(part.name.removesuffix(PRIME) for entry in entries for part in subterms(entry) if part.op == "symbol")
+    names = dict.fromkeys(name.removesuffix(PRIME) for name in symbol_names(*entries))
     axes = {name: form.component(name).axes for name in names}
 
     def part(letter: str) -> dict[str, Expr]:
@@ -90,7 +90,7 @@ def joined(form: FusedForm, name: str) -> Expr:
     component = form.component(name)
     if component.joined is not None:
         return component.joined
-    return call(STEPS[component.monoid], component.symbol, symbol(name + PRIME, component.axes))
+    return call(STEPS[component.monoid], component.symbol, primed(component.symbol))
 
 
 def _at(rows: Rows, values: Mapping[Expr, Expr]) -> Rows:

@@ -23,6 +23,7 @@ from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS, Function
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, stretched
@@ -121,7 +122,7 @@ class Errors:
     def inside(self, pairs: Mapping[str, Pair]) -> Errors:
         """The same with more symbols, and nothing known yet."""
         environment = self.evaluation.environment
-        own = {**environment.own, **{name + "'": axes for name, axes in environment.own.items() if not name.endswith("'")}}
+        own = {**environment.own, **{name + PRIME: axes for name, axes in environment.own.items() if not name.endswith(PRIME)}}
         made = Errors(replace(environment, symbols=dict(environment.symbols), own=own), self.unit, self._meaning, self.given)
         made._symbols = dict(self._symbols)
         made.bind(pairs)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import evaluate
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm, Scaling
 
-PRIME = "'"
 Values = Mapping[str, np.ndarray]
 
 

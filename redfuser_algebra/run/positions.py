@@ -12,8 +12,9 @@ import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.run.reductions import NO_POSITION
-from redfuser_algebra.run.state import PRIME, Held, State
+from redfuser_algebra.run.state import Held, State
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm

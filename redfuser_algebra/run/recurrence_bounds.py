@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.run.environment import stretched
-from redfuser_algebra.run.ordered import PRIME
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm

@@ -16,6 +16,7 @@ from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.late_starts import AT_THE_END, state_after, waits
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, pivots_moved, symbol_names
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
 from redfuser_algebra.run.evaluate import Evaluation, evaluate, nothing_to_choose_from, too_few
 from redfuser_algebra.run.ordered import joined_elements, joined_parts
@@ -25,7 +26,6 @@ from redfuser_algebra.run.reductions import NO_POSITION, combined, winner, winne
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import Component, FusedForm
 
-PRIME = "'"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Values:
         self.carry: Callable[[str, np.ndarray], np.ndarray] = lambda name, value: value
 
     def of(self, expr: Expr) -> np.ndarray:
-        for name in _symbol_names(expr):
+        for name in symbol_names(expr):
             self.named(name)
         return self.evaluation.of(expr)
 
@@ -188,8 +188,7 @@ def _between(merged: _Values, a: _Values, b: _Values, name: str, value: np.ndarr
 def pivots_of(form: FusedForm, part: State) -> dict[str, np.ndarray]:
     """The pivots of a part that is not empty, by name: those that its components move with, results among them."""
     values = _part_values(form, part)
-    names = dict.fromkeys(name.removesuffix(PRIME) for c in form.state for name in _symbol_names(c.rebase) if name.endswith(PRIME))
-    return {name: values.named(name) for name in names}
+    return {name: values.named(name) for c in form.state for name in pivots_moved(c.rebase)}
 
 
 def finalize(form: FusedForm, state: State) -> tuple[np.ndarray | None, ...]:
@@ -210,7 +209,7 @@ def mapped(form: FusedForm, state: State, chunk: Environment, before: State | No
     values = _Values(form, replace(chunk, lengths={form.axis: state.length}))
     going_on = _going_on(form, before, values, final) if before is not None and before.length else {}
     for output in form.outputs:
-        for name in _symbol_names(output):
+        for name in symbol_names(output):
             values.symbols[name] = final.named(name)
     return tuple(values.of(substitute(output, going_on)) if form.axis in output.axes else None for output in form.outputs)
 
@@ -219,7 +218,7 @@ def _going_on(form: FusedForm, before: State, values: _Values, final: _Values) -
     """The scans that maps see, as they go on from a state: its results are bound under names of their own."""
     so_far, going_on = _part_values(form, before), {}
     waiting = {each.name: state_after(each, form.axis) for each in form.recurrences if waits(each)}
-    for name in (name for value in waiting.values() for name in _symbol_names(value)):
+    for name in (name for value in waiting.values() for name in symbol_names(value)):
         if name.endswith(AT_THE_END):
             known = name.removesuffix(AT_THE_END)
             so_far.symbols[name] = final.of(Expr("size", (), (form.axis,))) if known == "size" else final.named(known)
@@ -288,9 +287,8 @@ def _nothing(component: Component, environment: Environment) -> Held:
 
 def _rebased(component: Component, part: _Values, onto: _Values) -> np.ndarray:
     """The component of a part, moved from the part's pivots p to the pivots p′ of `onto`."""
-    for name in _symbol_names(component.rebase):
-        if name.endswith(PRIME):
-            part.symbols[name] = onto.named(name.removesuffix(PRIME))
+    for name in pivots_moved(component.rebase):
+        part.symbols[name + PRIME] = onto.named(name)
     return part.of(component.rebase)
 
 
@@ -313,7 +311,7 @@ def _final_values(form: FusedForm, state: State) -> _Values:
 
 def _ended(component: Component, held: Held, state: State, final: _Values, stuck: Expr, moved: Expr) -> Held:
     """A component at its pivots as they ended."""
-    names = set(_symbol_names(stuck))
+    names = set(symbol_names(stuck))
     values = {name: final.named(name) for name in names} | {name: part.value for name, part in state.components.items() if name not in names}
     environment = replace(final.evaluation.environment, symbols=values, partial=True)
     lost = evaluate(stuck, environment) & held.present
@@ -342,10 +340,6 @@ def _part_values(form: FusedForm, part: State) -> _Values:
     for name, held in part.components.items():
         values.hold(name, held)
     return values
-
-
-def _symbol_names(expr: Expr) -> list[str]:
-    return [term.name for term in subterms(expr) if term.op == "symbol"]
 
 
 def _invariant(form: FusedForm, chunk: Environment) -> Environment:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language import functions as ra
-from redfuser_algebra.language.expr import Expr, call, subterms
+from redfuser_algebra.language.expr import Expr, call, rebuilt
 
 
 def _named(name: str) -> Callable[..., Expr]:
@@ -42,11 +42,7 @@ def truncated(a: Expr) -> Expr:
 
 def regrouping(expr: Expr) -> Expr:
     """An expression whose roundings may all be regrouped."""
-    done: dict[Expr, Expr] = {}
-    for term in subterms(expr):
-        attrs = (*term.attrs[:-1], True) if term.op in ("round", "cast") else term.attrs
-        done[term] = Expr(term.op, tuple(done[arg] for arg in term.args), attrs)
-    return done[expr]
+    return rebuilt(expr, lambda term: Expr(term.op, term.args, (*term.attrs[:-1], True)) if term.op in ("round", "cast") else term)
 
 
 ELEMENTWISE: dict[str, Callable[..., Expr]] = {

@@ -12,10 +12,11 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.mathematics import mathematics
+from redfuser_algebra.language.names import PRIME, pivots_moved
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.export.blocks import INDENT, Block, wrapped
-from redfuser_algebra.prove.export.naming import PRIME, renamed
+from redfuser_algebra.prove.export.naming import renamed
 from redfuser_algebra.prove.export.numpy_text import RESERVED, TOTAL, Layout, NumpyText, layout, spelt
 from redfuser_algebra.prove.trials.parts import pivot_names
 
@@ -71,8 +72,7 @@ class Functions:
 
     def moved_by(self, component: Component) -> tuple[str, ...]:
         """The pivots at whose new values a component is wanted."""
-        names = [term.name for term in subterms(component.rebase) if term.op == "symbol" and term.name.endswith(PRIME)]
-        return tuple(dict.fromkeys(name.removesuffix(PRIME) for name in names))
+        return tuple(pivots_moved(component.rebase))
 
     # source
 

@@ -12,10 +12,10 @@ from functools import cached_property
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, call, substitute, subterms, symbol, unbound_states
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.export.blocks import INDENT, Block, wrapped
 from redfuser_algebra.prove.export.functions import JOINS, Function, Functions
-from redfuser_algebra.prove.export.naming import PRIME
 from redfuser_algebra.prove.export.numpy_text import Unprintable, spelt
 
 SPOKEN = {"np.maximum(": "larger(", "np.minimum(": "smaller(", "np.where(": "chosen("}

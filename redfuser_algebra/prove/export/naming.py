@@ -14,11 +14,11 @@ from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.export.numpy_text import RESERVED, spelt
 
-PRIME = "'"
 LETTERS = {"max": "m M", "min": "lo", "prod": "q", "argmax": "i", "argmin": "j", "topk": "top", "argtopk": "pos", "any": "some",
            "all": "every", "fmax": "m M", "fmin": "lo", "compose": "h"}
 POOL = ("t", "u", "v", "r", "y", "h", "g", "z", "w", "f", "alpha", "beta", "gamma", "eta", "theta", "kappa", "rho", "tau",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, call, subterms, substitute, symbol
+from redfuser_algebra.language.expr import Expr, call, children_replaced, rewritten, substitute, subterms, symbol
 from redfuser_algebra.language.numpy_text import IDENTITIES, spelt_function, spelt_number, spelt_reduction
 from redfuser_algebra.language.text import ATOM, COMPARISON, POWER, PRECEDENCE, UNARY
 from redfuser_algebra.language.tidy import tidied
@@ -302,15 +302,12 @@ class SympyText(NumpyText):
 def readable(expr: Expr) -> Expr:
     """`expr` tidied for reading, with its total twins left where they are: they say what happens at ±inf and 0."""
     holes: dict[Expr, Expr] = {}
-    done: dict[Expr, Expr] = {}
 
-    def opened(term: Expr) -> Expr:
-        if term not in done:
-            if term.op in TOTAL_TWINS:
-                done[term] = symbol(f"·{len(holes)}", term.axes)
-                holes[done[term]] = Expr(term.op, tuple(readable(arg) for arg in term.args), term.attrs)
-            else:
-                done[term] = Expr(term.op, tuple(map(opened, term.args)), term.attrs) if term.args else term
-        return done[term]
+    def hole(term: Expr) -> Expr | None:
+        if term.op not in TOTAL_TWINS:
+            return None
+        made = symbol(f"·{len(holes)}", term.axes)
+        holes[made] = children_replaced(term, tuple(map(readable, term.args)))
+        return made
 
-    return substitute(tidied(opened(expr)), holes)
+    return substitute(tidied(rewritten(expr, hole)), holes)

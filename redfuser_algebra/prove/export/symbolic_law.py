@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.discover.form import Component
-from redfuser_algebra.language.expr import Expr, call, const, subterms, substitute, symbol
-from redfuser_algebra.language.tidy import tidied
+from redfuser_algebra.language.expr import Expr, call, const, rebuilt, substitute, subterms, symbol
+from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
+from redfuser_algebra.language.tidy import is_certain, tidied
 from redfuser_algebra.prove.export.blocks import INDENT, wrapped
 from redfuser_algebra.prove.export.functions import Functions
-from redfuser_algebra.prove.export.naming import PRIME, Names
+from redfuser_algebra.prove.export.naming import Names
 from redfuser_algebra.prove.export.numpy_text import RESERVED, SympyText, Unprintable, spelt
-from redfuser_algebra.prove.trials.parts import symbol_names
 
 ADDED = {"sum": "sum", "prod": "sympy.prod"}
 
@@ -63,21 +63,19 @@ class _Law:
 
     def _held(self, component: Component) -> list[str]:
         """The components that a rebase moves together with this one; pivots are not among them."""
-        pivots = {name.removesuffix(PRIME) for name in symbol_names(component.rebase) if name.endswith(PRIME)}
+        pivots = pivots_moved(component.rebase)
         return [name for name in symbol_names(self.real(component.rebase)) if name in self.functions.components and name not in pivots]
 
     def real(self, expr: Expr) -> Expr:
         """`expr` over the reals: total twins are what they complete, and what is equal to itself is."""
-        done: dict[Expr, Expr] = {}
-        for term in subterms(expr):
-            args = tuple(done[arg] for arg in term.args)
+        def over_the_reals(term: Expr) -> Expr:
             if term.op == "anchor":
-                done[term] = args[0]
-            elif term.op == "where" and args[0].op == "equal" and args[0].args[0] is args[0].args[1]:
-                done[term] = args[1]
-            else:
-                done[term] = call(TOTAL_TWINS[term.op], *args) if term.op in TOTAL_TWINS else Expr(term.op, args, term.attrs) if args else term
-        return done[expr]
+                return term.args[0]
+            if term.op == "where" and is_certain(term.args[0]):
+                return term.args[1]
+            return call(TOTAL_TWINS[term.op], *term.args) if term.op in TOTAL_TWINS else term
+
+        return rebuilt(expr, over_the_reals)
 
     def generic(self, expr: Expr) -> Expr:
         """`expr` with what SymPy does not read, and no pivot is in, as a number of the element."""
@@ -231,8 +229,8 @@ class _Law:
 
     def _at_new(self, component: Component) -> Expr:
         body = self.summand(component)
-        pivots = {name.removesuffix(PRIME) for name in symbol_names(component.rebase) if name.endswith(PRIME)}
-        return substitute(body, {t: symbol(t.name + PRIME, t.axes) for t in subterms(body) if t.op == "symbol" and t.name in pivots})
+        pivots = pivots_moved(component.rebase)
+        return substitute(body, {t: primed(t) for t in subterms(body) if t.op == "symbol" and t.name in pivots})
 
     def _added(self, component: Component, summand: Expr) -> str:
         names = ", ".join(self.numbers)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.simplifying.signs import Signs
 from redfuser_algebra.prove.simplifying.symbolic import SIGNS, WRITTEN_OUT, Places, Translation, Untranslated, sympy_module
-from redfuser_algebra.prove.trials.parts import PRIME, pivot_names, symbol_names
+from redfuser_algebra.prove.trials.parts import pivot_names
 
 if TYPE_CHECKING:
     import sympy

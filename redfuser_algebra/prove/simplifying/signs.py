@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.discover.form import Component
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.prove.simplifying.symbolic import Places, Translation, Untranslated, cases
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from redfuser_algebra.prove.by_sympy import Prover
     from redfuser_algebra.prove.obligations import Obligation
 
-PRIME = "'"
 _EXTREMES = {"max": "Max", "fmax": "Max", "min": "Min", "fmin": "Min"}
 _KEPT = ("sum", "prod", "max", "min", "fmax", "fmin", "topk")
 """Monoids under which numbers that are not negative stay so."""

@@ -14,11 +14,11 @@ import numpy as np
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
-from redfuser_algebra.language.expr import Expr, call, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call
+from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
 from redfuser_algebra.prove.trials.arithmetic import (
     NOWHERE, SMALLEST, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
 
-PRIME = "'"
 _PLAIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -111,7 +111,7 @@ class Carrier:
         return Part(held, len(instance.positions), values if about is None else about.values)
 
     def _bind_pivots(self, values: Values, component: Component, about: Part) -> None:
-        for name in symbol_names(component.lift, *filter_none(component.mask)):
+        for name in symbol_names(component.lift, component.mask):
             values.evaluation.symbols[name] = about.values.named(name)
 
     def _lifted(self, component: Component, values: Values) -> Held:
@@ -139,9 +139,8 @@ class Carrier:
         if component.fixed:
             return held
         values = self._about(component, part)
-        for name in symbol_names(component.rebase):
-            if name.endswith(PRIME):
-                values.evaluation.symbols[name] = onto.named(name.removesuffix(PRIME))
+        for name in pivots_moved(component.rebase):
+            values.evaluation.symbols[name + PRIME] = onto.named(name)
         return replace(held, value=values.of(component.rebase))
 
     def moved(self, part: Part, onto: Part) -> Part:
@@ -197,7 +196,7 @@ class Carrier:
         """What joins the ordered components and those that they read."""
         own = {c.name: c.joined for c in self.form.state if c.joined is not None}
         read = {name.removesuffix(PRIME) for name in symbol_names(*own.values())}
-        return own | {c.name: call(_PLAIN[c.monoid], c.symbol, symbol(c.name + PRIME, c.axes))
+        return own | {c.name: call(_PLAIN[c.monoid], c.symbol, primed(c.symbol))
                       for c in self.form.state if c.name in read and c.joined is None}
 
     def joined(self, component: Component, a: Held, b: Held, evaluation: Evaluation) -> Held:
@@ -262,18 +261,7 @@ def pivot_names(component: Component) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _pivot_names(own: str, rebase: Expr, lift: Expr, mask: Expr | None) -> tuple[str, ...]:
-    moved = [name.removesuffix(PRIME) for name in symbol_names(rebase) if name.endswith(PRIME)]
-    return tuple(name for name in dict.fromkeys(moved + symbol_names(lift, *filter_none(mask))) if name != own)
-
-
-def symbol_names(*terms: Expr) -> list[str]:
-    """The names of the symbols in terms."""
-    return [name for term in terms for name in _names_in(term)]
-
-
-@lru_cache(maxsize=4096)
-def _names_in(term: Expr) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.name for part in subterms(term) if part.op == "symbol"))
+    return tuple(name for name in dict.fromkeys((*pivots_moved(rebase), *symbol_names(lift, mask))) if name != own)
 
 
 def filter_none(*terms: Expr | None) -> Iterable[Expr]:
