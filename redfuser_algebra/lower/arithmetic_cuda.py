@@ -4,9 +4,9 @@ Out: Python source that uses numba-cuda, of which `used` keeps what a kernel nee
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.standalone.pieces import names_in, reachable
 
 BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
@@ -18,8 +18,7 @@ class CudaSource:
     """A printed kernel: a module's imports and its body, the dtype of its real numbers, and the type of each output.
 
     `tiles`: it multiplies matrices in tiles for blocks of rows; `wgmma`: by the instructions of sm_90a for four warps at a
-    time.  `factors` are inputs that lie in memory as floats of eight bits, with their formats; `native`: instructions that
-    sm_89 brought take them.
+    time.
     """
 
     imports: str
@@ -28,8 +27,7 @@ class CudaSource:
     outputs: tuple[str, ...]
     tiles: bool = False
     wgmma: bool = False
-    factors: Mapping[str, str] = field(default_factory=dict)
-    native: bool = False
+    float8: Float8 = Float8()
 
     @property
     def text(self) -> str:

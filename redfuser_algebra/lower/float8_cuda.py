@@ -16,9 +16,6 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES
 from redfuser_algebra.lower.fragments_cuda import LOAD, SCORES_HALF, STORE_FULL, STORE_HALF
 from redfuser_algebra.lower.variants import variant
 
-KINDS = {"float8_e4m3": "e4m3", "float8_e5m2": "e5m2"}
-"""Formats of eight bits, and what machine instructions call them."""
-
 NEAR = 4
 """How many columns of a sum lie side by side in a lane, of every sixteen; of factors of 16 bits it is two of every eight."""
 

@@ -106,10 +106,11 @@ class FragmentCode(Function):
 
     def _kind(self, name: str) -> str:
         """How names of functions end that load an input's numbers."""
-        return f"_{self.parts.kinds[name]}" if name in self.parts.kinds else ""
+        kind = self.parts.float8.kind(name)
+        return f"_{kind}" if kind else ""
 
     def _size(self, name: str) -> str:
-        return "" if name in self.parts.kinds else " * SIZE"
+        return "" if name in self.parts.float8.formats else " * SIZE"
 
     def position(self, axis: str) -> Code:
         """A place along an axis, counted from its beginning."""
@@ -165,7 +166,7 @@ class FragmentCode(Function):
     def _computed(self, term: Expr, depth: int) -> Code:
         if term.op == "const":
             return constant(term.value, self._type(term, depth))
-        if term.op == "cast" and term.attrs[0] == "float8_e4m3" and self.parts.native:
+        if term.op == "cast" and term.attrs[0] == "float8_e4m3" and self.parts.float8.native:
             return self._named(Code(f"to_e4m3({self.code(term.args[0]).to('f4').text})", "f4"))
         if term.op == "exp" and self.fast:
             if is_finite_shift(term.args[0]) and set(term.axes) - set(term.args[0].args[1].axes):

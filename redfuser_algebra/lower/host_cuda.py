@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import getsource
 
+from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -31,14 +32,6 @@ class Choice:
 
     lines: list[str]
     made: str
-
-
-@dataclass(frozen=True)
-class Narrow:
-    """Inputs of floats of eight bits, by their formats, and whether instructions of sm_89 take them."""
-
-    formats: Mapping[str, str] = field(default_factory=dict)
-    native: bool = False
 
 
 _CHECKED = '''
@@ -87,21 +80,21 @@ _NEEDED = '''    if cuda.get_current_device().compute_capability < (8, 9):
 
 
 def host(program: TileProgram, signature: Signature, dtype: str, outputs: tuple[str, ...],
-         held: list[Variable], plan: list[str], narrow: Narrow = Narrow()) -> list[str]:
+         held: list[Variable], plan: list[str], float8: Float8 = Float8()) -> list[str]:
     """The lines of `plan`, as given, and `launch`, and the tables they read."""
     kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
     kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
     order = [program.stored(own) for own in program.output_axes]
     tables = [f"AXES = {dict(program.inputs)!r}",
-              "DTYPES = {" + ", ".join(f"{n!r}: {'np.uint8' if n in narrow.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
-              *([f"FACTORS = {dict(narrow.formats)!r}"] if narrow.formats else []),
+              "DTYPES = {" + ", ".join(f"{n!r}: {'np.uint8' if n in float8.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
+              *([f"FACTORS = {dict(float8.formats)!r}"] if float8.formats else []),
               "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
               f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", ""]
     given = _given(program)
     checked, run = _CHECKED, _RUN.replace("GIVEN", given)
-    if narrow.formats:
+    if float8.formats:
         checked = f"\n{getsource(as_bits)}\n{variant(checked, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
-    if narrow.formats and narrow.native:
+    if float8.native:
         run = variant(run, ("    launches, arguments, held", f"{_NEEDED}    launches, arguments, held"))
     return [*tables, *checked.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *run.splitlines()]
 
@@ -134,12 +127,12 @@ def rows_plan(program: TileProgram, signature: Signature, choice: Choice, column
 
 
 def plan(program: TileProgram, signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64",
-         narrow: Narrow = Narrow()) -> list[str]:
+         float8: Float8 = Float8()) -> list[str]:
     """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
     but `fixed` ones, which are `whole` numbers, and counts."""
     sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
     scalars = {"i8": "np.int64", "b1": "np.bool_"}
-    arrays = {n: f"as_bits({_argument(n)}, {narrow.formats[n]!r})" if n in narrow.formats else _argument(n) for n in program.inputs}
+    arrays = {n: f"as_bits({_argument(n)}, {float8.formats[n]!r})" if n in float8.formats else _argument(n) for n in program.inputs}
     numbers = {p: f"{scalars.get(signature.params[p], 'np.float64')}({_argument(p)})" for p in program.params}
     counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
     return [f"def plan({_given(program)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',

@@ -5,15 +5,16 @@ the components that add weighted rows up.  Raises LoweringError for a program th
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import symbol_names
-from redfuser_algebra.lower.float8_cuda import KINDS, NEAR
+from redfuser_algebra.lower.float8 import FORMATS, Float8
+from redfuser_algebra.lower.float8_cuda import NEAR
 from redfuser_algebra.lower.lowering import factors
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, new_reads
@@ -60,7 +61,7 @@ class Weighted:
     @property
     def kind(self) -> str:
         """Which floats of eight bits the weights are rounded to; "" if they are not."""
-        return KINDS.get(self.weights.attrs[0], "") if self.weights.op == "cast" else ""
+        return FORMATS.get(self.weights.attrs[0], "") if self.weights.op == "cast" else ""
 
     @property
     def rounded_later(self) -> Expr:
@@ -70,16 +71,14 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Products:
-    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components;
-    `kinds` says which inputs lie in memory as floats of eight bits; `native`: there are instructions for such."""
+    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components."""
 
     program: TileProgram
     scores: tuple[Scores, ...]
     weighted: tuple[Weighted, ...]
     elements: tuple[Operand, ...]
     numbers: tuple[Update, ...]
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    native: bool = False
+    float8: Float8 = Float8()
 
     @property
     def lefts(self) -> tuple[Operand, ...]:
@@ -150,11 +149,10 @@ def in_blocks(program: TileProgram) -> TileProgram:
                    holds={name: axes if name in made else (*axes, block) for name, axes in program.holds.items()})
 
 
-def products(program: TileProgram, signature: Signature, kinds: Mapping[str, str] | None = None, native: bool = True, turns: bool = True) -> Products:
-    """The parts of a program, where some inputs are floats of eight bits; `native`: there are instructions for such, and
-    `turns`: for such matrices whose rows are summed, too."""
-    found = replace(_Reading(program, signature).products(), kinds=kinds or {}, native=native and bool(kinds))
-    return _in_bytes(found, turns) if found.native else found
+def products(program: TileProgram, signature: Signature, float8: Float8 = Float8(), turns: bool = True) -> Products:
+    """The parts of a program; `turns`: native instructions take matrices of bytes whose rows are summed, too."""
+    found = replace(_Reading(program, signature).products(), float8=float8)
+    return _in_bytes(found, turns) if float8.native else found
 
 
 def lies(program: TileProgram, operand: Operand) -> bool:
@@ -175,7 +173,7 @@ def _in_bytes(found: Products, turns: bool) -> Products:
 
     A tile that anything else reads is widened, and then so is what it is multiplied with.
     """
-    own = {o: found.kinds[o.value.name] for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o.value.name in found.kinds}
+    own = {o: kind for o in (*found.lefts, *found.streamed) if lies(found.program, o) and (kind := found.float8.kind(o.value.name))}
     before: dict[Operand, str] = {}
     while own != before:
         before, wide = own, [*found.elements]

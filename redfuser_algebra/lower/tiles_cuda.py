@@ -8,16 +8,16 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.bounds import may_hold, must_hold
-from redfuser_algebra.lower.float8_cuda import KINDS, loads_of_bytes, products_of_bytes
+from redfuser_algebra.lower.float8 import Float8
+from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
 from redfuser_algebra.lower.fragment_code import Folding, TileStorage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
-from redfuser_algebra.lower.host_cuda import Narrow
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
@@ -26,26 +26,25 @@ from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROU
 from redfuser_algebra.lower.variants import variant
 
 
-def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, factors: Mapping[str, str] | None = None, native: bool = True) -> CudaSource:
+def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, float8: Float8 = Float8()) -> CudaSource:
     """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none.
 
-    `factors` are inputs that lie in memory as floats of eight bits, by their formats; where the architecture has products
-    of such (`native`), they are multiplied as they are; wgmma turns no matrix of bytes, so that it takes those of scores alone.
+    Floats of eight bits are multiplied as they are where they are native; wgmma turns no matrix of bytes, so that it takes those of scores alone.
     """
     if wgmma and BYTES.get(dtype) != 2:
         raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits", "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
         raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
-    return _Printer(program, signature, dtype, wgmma, factors or {}, native).source()
+    return _Printer(program, signature, dtype, wgmma, float8).source()
 
 
 class _Printer:
     """The pieces of the module, each a method that returns lines."""
 
-    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, factors: Mapping[str, str], native: bool) -> None:
+    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, float8: Float8) -> None:
         self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
-        program, self.factors, self.native = self.program, factors, native
-        self.parts = products(program, signature, {name: KINDS[each] for name, each in factors.items()}, native, turns=not wgmma)
+        program, self.float8 = self.program, float8
+        self.parts = products(program, signature, float8, turns=not wgmma)
         self.storage = TileStorage(program, signature)
         self.names = self.storage.names
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
@@ -59,16 +58,16 @@ class _Printer:
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = "\n".join(self._make())
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
-        host = "\n".join(tiles_host(self.parts, self.signature, self.dtype, self.outputs, self._held(), schedules, Narrow(self.factors, self.native)))
+        host = "\n".join(tiles_host(self.parts, self.signature, self.dtype, self.outputs, self._held(), schedules))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.factors else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, factors=dict(self.factors), native=self.native)
+        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)
 
     def _in_bytes(self) -> str:
         """Definitions for floats of eight bits, where there are any."""
         scores = [(s.left.kind, s.right.kind) for s in self.parts.scores if s.left.kind]
         weighted = [(w.kind, w.right.kind) for w in self.parts.weighted if w.right.kind]
-        return f"{loads_of_bytes(self.dtype, sorted(set(self.parts.kinds.values())), self.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.factors else ""
+        return f"{loads_of_bytes(self.dtype, sorted(set(map(self.float8.kind, self.float8.formats))), self.float8.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.float8.formats else ""
 
     # sizes that a kernel is made for
 
@@ -112,7 +111,7 @@ class _Printer:
     def _copied(self, operand: Operand) -> bool:
         """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
         own = lies(self.program, operand) and self.signature.arrays[operand.value.name] in ("f4", "f8")
-        return own and self.parts.kinds.get(operand.value.name, "") == operand.kind
+        return own and self.float8.kind(operand.value.name) == operand.kind
 
     def _load(self, operand: Operand, to: str) -> list[str]:
         """The statement that brings a tile, with zeros where its matrix has ended."""
@@ -199,7 +198,7 @@ class _Printer:
             inner = [f"n_{program.copies.get(a, a)}" for a in axes if a not in rows]
             lines.append(f"o_{name} = rest * s_{name}" + (f" + {' * '.join([f'({place})', *inner])}" if rows else ""))
             if self.signature.arrays[name] in ("f4", "f8"):
-                lines.append(f"p_{name} = address({self.names[name]}) + o_{name}{'' if name in self.factors else ' * SIZE'}")
+                lines.append(f"p_{name} = address({self.names[name]}) + o_{name}{'' if name in self.float8.formats else ' * SIZE'}")
         return lines
 
     def _state(self, held: str, sums: str) -> list[str]:

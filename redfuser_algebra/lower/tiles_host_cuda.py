@@ -5,7 +5,7 @@ In: the parts of a tile program and the dtypes of its arrays.  Out: lines of sou
 from __future__ import annotations
 
 from redfuser_algebra.language.expr import subterms
-from redfuser_algebra.lower.host_cuda import Narrow, host, plan
+from redfuser_algebra.lower.host_cuda import host, plan
 from redfuser_algebra.lower.operands_cuda import Products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 
@@ -41,14 +41,14 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 
 
 def tiles_host(parts: Products, signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
-               schedules: tuple[tuple[int, int], ...], narrow: Narrow) -> list[str]:
+               schedules: tuple[tuple[int, int], ...]) -> list[str]:
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
     lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
     operands = (*parts.lefts, *parts.streamed)
     whole = dict.fromkeys(f"sizes[{operand.columns!r}]" for operand in operands if not operand.kind)
     aligned = [f"size % CHUNK == 0 for size in ({', '.join(whole)},)"] if whole else []
-    of_bytes = dict.fromkeys(f"sizes[{o.columns!r}]" for o in operands if set(parts.kinds) & {t.name for t in subterms(o.value) if t.op == "input"})
+    of_bytes = dict.fromkeys(f"sizes[{o.columns!r}]" for o in operands if set(parts.float8.formats) & {t.name for t in subterms(o.value) if t.op == "input"})
     aligned += [f"size % 16 == 0 for size in ({', '.join(of_bytes)},)"] if of_bytes else []
     rows = f"sizes[{program.block!r}]" if program.block in known else "1"
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
@@ -65,7 +65,7 @@ def tiles_host(parts: Products, signature: Signature, dtype: str, outputs: tuple
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
     return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
-            *host(program, signature, dtype, outputs, held, plan(program, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", narrow), narrow)]
+            *host(program, signature, dtype, outputs, held, plan(program, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", parts.float8), parts.float8)]
 
 
 def _needs(parts: Products) -> list[str]:

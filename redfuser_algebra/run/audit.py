@@ -13,7 +13,7 @@ import numpy as np
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
-from redfuser_algebra.lower.float8_cuda import KINDS
+from redfuser_algebra.lower.float8 import FORMATS
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
 from redfuser_algebra.lower.standalone.float8 import from_float8, to_float8
@@ -223,14 +223,15 @@ def rows_and_length(size: Size) -> tuple[int, int]:
 
 def _note(kernel: CudaKernel) -> str:
     """What no GPU has run."""
-    narrow = ", ".join(f"{name} in {own}" for name, own in kernel.printed.factors.items())
-    return WGMMA if kernel.printed.wgmma else f"{narrow}: {EIGHT[kernel.printed.native]}" if narrow else ""
+    float8 = kernel.printed.float8
+    named = ", ".join(f"{name} in {own}" for name, own in float8.formats.items())
+    return WGMMA if kernel.printed.wgmma else f"{named}: {EIGHT[float8.native]}" if named else ""
 
 
 def _architectures(kernel: CudaKernel) -> tuple[str, ...]:
     """What a kernel is compiled for: its own architecture, and those of others that have its instructions."""
     printed = kernel.printed
-    least = () if printed.wgmma else ("sm_89", "sm_90a") if printed.factors and printed.native else ARCHITECTURES
+    least = () if printed.wgmma else ("sm_89", "sm_90a") if printed.float8.native else ARCHITECTURES
     return tuple(dict.fromkeys((*least, kernel.architecture)))
 
 
@@ -260,7 +261,7 @@ def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) ->
 
 def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
     """The nearest numbers of a dtype, in float64."""
-    if dtype in KINDS:
+    if dtype in FORMATS:
         return from_float8(to_float8(values, dtype), dtype).astype(np.float64)
     if dtype == "bfloat16":
         return from_bfloat16(to_bfloat16(values.astype(np.float32))).astype(np.float64)

@@ -13,7 +13,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import element, folded, highlighted, joined
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
-from redfuser_algebra.lower.float8_cuda import KINDS
+from redfuser_algebra.lower.float8 import FORMATS, Float8
 from redfuser_algebra.lower.kinds import natural_kinds
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cuda import print_cuda
@@ -53,13 +53,13 @@ class CudaKernel:
     printed: CudaSource
 
     def __str__(self) -> str:
-        narrow = "".join(f", {name} in {own}" for name, own in self.printed.factors.items())
-        return f"CUDA kernel of {self.operator.name} for {self.dtype}{narrow} on {self.architecture}"
+        eight = "".join(f", {name} in {own}" for name, own in self.printed.float8.formats.items())
+        return f"CUDA kernel of {self.operator.name} for {self.dtype}{eight} on {self.architecture}"
 
     def format(self, name: str) -> str:
         """What an input holds in memory."""
         own = self.signature.arrays[name]
-        return self.printed.factors.get(name) or (self.dtype if own in ("f4", "f8") else name_of(own))
+        return self.printed.float8.formats.get(name) or (self.dtype if own in ("f4", "f8") else name_of(own))
 
     __repr__ = __str__
 
@@ -132,7 +132,7 @@ def format_of(arrays: Iterable[np.dtype]) -> str:
 def factors_of(arrays: Mapping[str, np.dtype]) -> dict[str, str]:
     """The inputs whose arrays are floats of eight bits, as ml_dtypes has them, and their formats."""
     named = {name: dtype.name.removesuffix("fn") for name, dtype in arrays.items()}
-    return {name: own for name, own in named.items() if own in KINDS}
+    return {name: own for name, own in named.items() if own in FORMATS}
 
 
 def name_of(type_: str) -> str:
@@ -142,7 +142,7 @@ def name_of(type_: str) -> str:
 
 def stored(array: np.ndarray, dtype: str) -> np.ndarray:
     """An array as a kernel reads it: contiguous, bfloat16 and floats of eight bits as their bits."""
-    if dtype in KINDS:
+    if dtype in FORMATS:
         return np.array(to_float8(array, dtype), order="C")
     if dtype == "bfloat16":
         return np.array(to_bfloat16(array.astype(np.float32)), order="C")
@@ -170,11 +170,12 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
     arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
     params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
     program, signature = lower(operator, form), Signature(arrays, params, products=False)
-    narrow = _narrow(operator, program, signature, factors)
-    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma, narrow, ARCHITECTURES[architecture] >= NATIVE))
+    formats = _formats(operator, program, signature, factors)
+    float8 = Float8(formats, bool(formats) and ARCHITECTURES[architecture] >= NATIVE)
+    return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma, float8))
 
 
-def _narrow(operator: Operator, program: TileProgram, signature: Signature, factors: str | Mapping[str, str] | None) -> dict[str, str]:
+def _formats(operator: Operator, program: TileProgram, signature: Signature, factors: str | Mapping[str, str] | None) -> dict[str, str]:
     """The formats of inputs of floats of eight bits."""
     if factors is None:
         return {}
@@ -184,8 +185,8 @@ def _narrow(operator: Operator, program: TileProgram, signature: Signature, fact
     if not found:
         raise OperatorError(asked, "it multiplies no input as it lies in memory", "name the inputs, as in factors={'K': 'float8_e4m3'}, or leave factors out")
     for name, own in found.items():
-        if own not in KINDS:
-            raise OperatorError(asked, f"{own!r} is no format of floats of eight bits", f"choose one of {', '.join(KINDS)}")
+        if own not in FORMATS:
+            raise OperatorError(asked, f"{own!r} is no format of floats of eight bits", f"choose one of {', '.join(FORMATS)}")
         if signature.arrays.get(name) not in ("f4", "f8"):
             raise OperatorError(asked, f"it has no input {name} of real numbers", f"name some of {', '.join(operator.inputs)}")
     return found

@@ -40,8 +40,8 @@ class CudaExport:
 
     def bits(self, name: str, code: str) -> str:
         """Code for an input as its bits where NumPy lacks its numbers."""
-        if name in self.source.factors:
-            return f"to_float8({code}, {self.source.factors[name]!r})"
+        if name in self.source.float8.formats:
+            return f"to_float8({code}, {self.source.float8.formats[name]!r})"
         return f"to_bfloat16({code})" if self.source.dtype == "bfloat16" and self.types[name] in ("f4", "f8") else code
 
     def rounded(self, name: str, code: str) -> str:
@@ -49,7 +49,7 @@ class CudaExport:
         bits = self.bits(name, code)
         if bits == code:
             return f"{code}.astype(DTYPES[{name!r}])"
-        return f"from_float8({bits}, {self.source.factors[name]!r})" if name in self.source.factors else f"from_bfloat16({bits})"
+        return f"from_float8({bits}, {self.source.float8.formats[name]!r})" if name in self.source.float8.formats else f"from_bfloat16({bits})"
 
 
 def cuda_text(export: CudaExport) -> str:
@@ -61,11 +61,11 @@ def cuda_text(export: CudaExport) -> str:
     body = [export.source.body.rstrip(), tools, meant.replace("AXES", "ALL_AXES"), *filter(None, [launched]), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
     as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
-    as_bits += "".join(f"; {name} in {own}" for name, own in export.source.factors.items()) + (", of torch, ml_dtypes or as bits in uint8" if export.source.factors else "")
+    as_bits += "".join(f"; {name} in {own}" for name, own in export.source.float8.formats.items()) + (", of torch, ml_dtypes or as bits in uint8" if export.source.float8.formats else "")
     top = header(export.operator, export.form, export.certificate, [
         f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
         *(["Products by wgmma, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),
-        *([SPOKEN[export.source.native]] if export.source.factors else []),
+        *([SPOKEN[export.source.float8.native]] if export.source.float8.formats else []),
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
 
