@@ -13,7 +13,7 @@ from redfuser_algebra.discover.decode import times, total
 from redfuser_algebra.discover.facts import Facts
 from redfuser_algebra.discover.linear import combined
 from redfuser_algebra.discover.simplify import operands
-from redfuser_algebra.language.expr import Expr, call, const, rewritten, subterms
+from redfuser_algebra.language.expr import Expr, call, const, replaced, subterms
 
 Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
 """Coefficients by monomial: pairs of an atom's identity and its exponent, which may be negative."""
@@ -21,7 +21,7 @@ Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
 
 def about_means(body: Expr, facts: Facts) -> Expr:
     """`body` with every sum of elements and an offset written about the elements' means, where that leaves no offset."""
-    return rewritten(body, lambda term: _centred(term, facts)) if facts.moves(body) else body
+    return replaced(body, lambda term: _centred(term, facts)) if facts.moves(body) else body
 
 
 def _centred(term: Expr, facts: Facts) -> Expr | None:

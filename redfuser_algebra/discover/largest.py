@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from functools import reduce
 
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rewritten
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, replaced
 
 
 def about_largest(body: Expr, facts: Facts) -> Expr:
     """`body` with every sum of exponentials about one pivot p, of elements and of constants, about max(p, constants)."""
-    return rewritten(body, lambda term: _moved(term, facts)) if facts.moves(body) else body
+    return replaced(body, lambda term: _moved(term, facts)) if facts.moves(body) else body
 
 
 def _moved(term: Expr, facts: Facts) -> Expr | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.discover.facts import POSITIVE, Facts
-from redfuser_algebra.language.expr import Expr, call, const, rewritten, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, replaced, subterms, symbol
 from redfuser_algebra.language.names import PRIME, numbered
 
 
@@ -49,7 +49,7 @@ class Pivots:
         """
         self._centres = {term.args[1] for term in subterms(body) if term.op == "subtract" and self.axis in term.axes
                          and self._invariant(term.args[1]) and not self.facts.moves(term.args[0])}
-        return rewritten(body, self._abstracted)
+        return replaced(body, self._abstracted)
 
     def _abstracted(self, term: Expr) -> Expr | None:
         if not self.facts.moves(term):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rebuilt
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rewritten
 
 
 def about_scales(body: Expr, facts: Facts) -> Expr:
@@ -18,7 +18,7 @@ def about_scales(body: Expr, facts: Facts) -> Expr:
         movable = term.op in ("round", "cast") and term.attrs[-1]
         return children_replaced(term, (_over_scale(term.args[0], facts),)) if movable else term
 
-    return rebuilt(body, over_scale) if facts.moves(body) else body
+    return rewritten(body, over_scale) if facts.moves(body) else body
 
 
 def _over_scale(term: Expr, facts: Facts) -> Expr:

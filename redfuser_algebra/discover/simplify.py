@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, rebuilt, rewritten
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, replaced, rewritten
 
 
 def settled(term: Expr, old: Callable[[Expr], Expr | None]) -> Expr:
     """`term` with every new pivot replaced by its old value, and what that makes trivial removed."""
-    return rebuilt(rewritten(term, old), folded)
+    return rewritten(replaced(term, old), folded)
 
 
 def sorted_operands(term: Expr, as_written: Callable[[Expr], bool] = lambda part: False) -> Expr:
@@ -52,7 +52,7 @@ def opened(term: Expr, choices: Mapping[Expr, Expr]) -> Expr:
         position = choices.get(condition.args[1]) if condition is not None else None
         return part if position is None else selected(condition.args[0], position, part.args[1:])
 
-    return rebuilt(term, chosen) if choices else term
+    return rewritten(term, chosen) if choices else term
 
 
 def folded(term: Expr) -> Expr:

@@ -239,10 +239,10 @@ def children_replaced(expr: Expr, args: tuple[Expr, ...]) -> Expr:
 
 def substitute(expr: Expr, mapping: dict[Expr, Expr]) -> Expr:
     """`expr` with every occurrence of a key replaced by its value (outermost first, not repeated)."""
-    return rewritten(expr, mapping.get)
+    return replaced(expr, mapping.get)
 
 
-def rewritten(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+def replaced(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` with its outermost parts of which `rule` makes something replaced by that; None leaves a part to its operands."""
     done: dict[Expr, Expr] = {}
 
@@ -255,11 +255,11 @@ def rewritten(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     return walk(expr)
 
 
-def rebuilt(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `rule` applied to every part, operands first."""
+def rewritten(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with every term changed, operands before the terms that use them."""
     done: dict[Expr, Expr] = {}
     for term in subterms(expr):
-        done[term] = rule(children_replaced(term, tuple(done[arg] for arg in term.args)))
+        done[term] = change(children_replaced(term, tuple(done[arg] for arg in term.args)))
     return done[expr]
 
 

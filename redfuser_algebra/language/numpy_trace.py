@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from numbers import Real
 from types import MappingProxyType
 
 import numpy as np
 
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
-from redfuser_algebra.language.expr import Expr, call
+from redfuser_algebra.language.expr import Expr, call, rewritten
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
 from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
 from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
-from redfuser_algebra.language.tracing.elementwise import regrouping
+from redfuser_algebra.language.tracing.elementwise import regrouped
 from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
 from redfuser_algebra.language.tracing.patched import letting_arrays_pass
 from redfuser_algebra.language.tracing.place import excerpt
@@ -50,22 +51,21 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     name = name or _name_of(function)
     arguments = _arguments(name, function, given)
     inputs, params, fixed = _sorted_out(name, arguments)
-    inferred = any(not isinstance(axes, str) for axes in inputs.values())
-    inputs = _named(name, inputs)
+    asked = _Asked(name, function, _named(inputs), tuple(params), fixed, any(not isinstance(axes, str) for axes in inputs.values()))
     lengths: dict[str, int] = {}
     for _ in range(ROUNDS):
-        first, axes = _traced(name, function, inputs, params, fixed, lengths, inferred, 0)
+        first, axes = asked.traced(lengths)
         if not axes.unions and not axes.fixed:
             break
-        inputs, lengths = _united(name, inputs, axes.unions), lengths | axes.fixed
+        asked, lengths = replace(asked, inputs=_united(asked.inputs, axes.unions)), lengths | axes.fixed
     else:
         raise OperatorError(f"a trace of {name}", "its axes cannot be told apart: one meets arrays of different lengths",
                             "name the axes of its inputs, and pass lists of numbers as inputs")
-    others = (_traced(name, function, inputs, params, fixed, lengths, inferred, skip)[0] for skip in (1, 2))
+    others = (asked.traced(lengths, skip)[0] for skip in (1, 2))
     arrays = _agreed(name, first, others)
     order = _order(name, arrays, axes)
-    exprs = [on_whole_axes(regrouping(array.expr) if reassociate else array.expr, axes) for array in arrays]
-    exprs, inputs, again = with_copies(exprs, {key: axes.distinct(own) for key, own in inputs.items()})
+    exprs = [on_whole_axes(rewritten(array.expr, regrouped) if reassociate else array.expr, axes) for array in arrays]
+    exprs, inputs, again = with_copies(exprs, {key: axes.distinct(own) for key, own in asked.inputs.items()})
     conditions = parse_all(assume, inputs, params) if assume else ()
     conditions += tuple(call("equal", Expr("size", (), (axis,)), length) for axis, length in lengths.items())
     return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again)
@@ -130,14 +130,14 @@ def _sorted_out(name: str, arguments: Mapping[str, object]) -> tuple[dict, dict,
     return inputs, params, fixed
 
 
-def _named(name: str, inputs: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+def _named(inputs: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     """Axis names for every input; examples get one of their own for each dimension until dimensions meet."""
     taken = {axis for axes in inputs.values() if isinstance(axes, str) for axis in axes.split()} | set(inputs)
     free = (letter for letter in (*"ijklmnpqrstuvw", *(f"a{n}" for n in range(99))) if letter not in taken)
     return {key: tuple(axes.split()) if isinstance(axes, str) else tuple(next(free) for _ in axes) for key, axes in inputs.items()}
 
 
-def _united(name: str, inputs: Mapping[str, tuple[str, ...]], unions: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def _united(inputs: Mapping[str, tuple[str, ...]], unions: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The inputs with axes that met under one name, that of the first."""
     same = joined(list(dict.fromkeys(axis for axes in inputs.values() for axis in axes)), unions)
     return {key: tuple(same[axis] for axis in axes) for key, axes in inputs.items()}
@@ -152,23 +152,36 @@ def joined(order: list[str], unions: list[tuple[str, str]], known: Mapping[str, 
     return same
 
 
-def _traced(name: str, function: Callable, inputs: dict, params: dict, fixed: dict, lengths: dict, inferred: bool, skip: int) -> tuple:
-    """What the function returns for traced arrays (nothing, if it has yet to be traced with other lengths), and what was found out about axes."""
-    names = list(dict.fromkeys(axis for axes in inputs.values() for axis in axes))
-    axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)) | lengths, inferred)
-    token = current.set(axes)
-    try:
-        arrays = {key: _input(key, axes.distinct(own)) for key, own in inputs.items()}
-        arrays |= {key: Traced(Expr("param", (), (key,))) for key in params}
-        with letting_arrays_pass(), np.errstate(all="ignore"):
-            result = _called(name, function, arrays | fixed)
-            return _results(name, result), axes
-    except RedfuserError:
-        if not axes.fixed:
-            raise
-        return (), axes
-    finally:
-        current.reset(token)
+@dataclass(frozen=True)
+class _Asked:
+    """A function to trace: the axes of its inputs, `inferred` or given, its parameters, and what other arguments are."""
+
+    name: str
+    function: Callable
+    inputs: dict[str, tuple[str, ...]]
+    params: tuple[str, ...]
+    fixed: dict[str, bool]
+    inferred: bool
+
+    def traced(self, lengths: dict[str, int], skip: int = 0) -> tuple[object, Axes]:
+        """What the function returns for traced arrays, and what was found out about axes; `skip` chooses the lengths of the others.
+
+        Where some axes turn out to have lengths of their own, it is to be traced again with those, and nothing is returned.
+        """
+        names = list(dict.fromkeys(axis for axes in self.inputs.values() for axis in axes))
+        axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)) | lengths, self.inferred)
+        token = current.set(axes)
+        try:
+            arrays = {key: _input(key, axes.distinct(own)) for key, own in self.inputs.items()}
+            arrays |= {key: Traced(Expr("param", (), (key,))) for key in self.params}
+            with letting_arrays_pass(), np.errstate(all="ignore"):
+                return _results(_called(self.name, self.function, arrays | self.fixed)), axes
+        except RedfuserError:
+            if not axes.fixed:
+                raise
+            return None, axes
+        finally:
+            current.reset(token)
 
 
 def _input(name: str, axes: tuple[str, ...]) -> Traced:
@@ -197,7 +210,7 @@ def excerpt_of(error: Exception) -> str:
     return last or ""
 
 
-def _results(name: str, result: object) -> dict | tuple | Traced:
+def _results(result: object) -> dict | tuple | Traced:
     """The returned arrays in their structure."""
     if isinstance(result, dict):
         return {key: lifted(value) for key, value in result.items()}
@@ -216,7 +229,7 @@ def _agreed(name: str, first: object, others: Iterator[object]) -> list[Traced]:
     Raises OperatorError if no two agree.
     """
     seen = [_flat(first)]
-    for other in map(_flat, others):
+    for other in (_flat(each) for each in others if each is not None):
         for one in seen:
             if len(one) == len(other) and all(a.expr is b.expr and a.dims == b.dims for a, b in zip(one, other, strict=True)):
                 return one

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
-from redfuser_algebra.language.expr import LEAVES, Expr, call, const, rebuilt, subterms
+from redfuser_algebra.language.expr import LEAVES, Expr, call, const, rewritten, subterms
 
 RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, "state": 2, "reduce": 5, "scan": 5}
 """Where a factor stands in a product: numbers, values, arrays, functions (4), and sums last, which reach far right."""
@@ -16,7 +16,7 @@ RANK = {"const": 0, "param": 1, "size": 1, "symbol": 2, "input": 3, "index": 3, 
 
 def tidied(expr: Expr) -> Expr:
     """`expr` as a person would write it.  Factors of one kind (arrays, functions, …) stay in the order they had."""
-    return rebuilt(expr, _tidied)
+    return rewritten(expr, _tidied)
 
 
 def _tidied(term: Expr) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.language import functions as ra
-from redfuser_algebra.language.expr import Expr, call, rebuilt
+from redfuser_algebra.language.expr import Expr, call
 
 
 def _named(name: str) -> Callable[..., Expr]:
@@ -40,9 +40,9 @@ def truncated(a: Expr) -> Expr:
     return ra.where(a < 0, ra.ceil(a), ra.floor(a))
 
 
-def regrouping(expr: Expr) -> Expr:
-    """An expression whose roundings may all be regrouped."""
-    return rebuilt(expr, lambda term: Expr(term.op, term.args, (*term.attrs[:-1], True)) if term.op in ("round", "cast") else term)
+def regrouped(term: Expr) -> Expr:
+    """A rounding as one that may be regrouped; anything else as it is."""
+    return Expr(term.op, term.args, (*term.attrs[:-1], True)) if term.op in ("round", "cast") else term
 
 
 ELEMENTWISE: dict[str, Callable[..., Expr]] = {

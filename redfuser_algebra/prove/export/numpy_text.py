@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr, call, children_replaced, rewritten, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, children_replaced, replaced, substitute, subterms, symbol
 from redfuser_algebra.language.numpy_text import IDENTITIES, spelt_function, spelt_number, spelt_reduction
 from redfuser_algebra.language.text import ATOM, COMPARISON, POWER, PRECEDENCE, UNARY
 from redfuser_algebra.language.tidy import tidied
@@ -310,4 +310,4 @@ def readable(expr: Expr) -> Expr:
         holes[made] = children_replaced(term, tuple(map(readable, term.args)))
         return made
 
-    return substitute(tidied(rewritten(expr, hole)), holes)
+    return substitute(tidied(replaced(expr, hole)), holes)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.discover.form import Component
-from redfuser_algebra.language.expr import Expr, call, const, rebuilt, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, call, const, rewritten, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
 from redfuser_algebra.language.tidy import is_certain, tidied
 from redfuser_algebra.prove.export.blocks import INDENT, wrapped
@@ -75,7 +75,7 @@ class _Law:
                 return term.args[1]
             return call(TOTAL_TWINS[term.op], *term.args) if term.op in TOTAL_TWINS else term
 
-        return rebuilt(expr, over_the_reals)
+        return rewritten(expr, over_the_reals)
 
     def generic(self, expr: Expr) -> Expr:
         """`expr` with what SymPy does not read, and no pivot is in, as a number of the element."""

@@ -17,7 +17,7 @@ from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.discover.search import keeps_ever_more
 from redfuser_algebra.language.binding import number_at
 from redfuser_algebra.language.cascade import Cascade, Reduction
-from redfuser_algebra.language.expr import Expr, rebuilt, substitute, subterms
+from redfuser_algebra.language.expr import Expr, rewritten, substitute, subterms
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
 from redfuser_algebra.prove.refutation.gradient import evaluated, gradient
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field
@@ -246,7 +246,7 @@ def _regrouped(reduction: Reduction) -> Reduction:
 
 def _unrounded(expr: Expr) -> Expr:
     """An expression without the roundings that may be regrouped."""
-    return rebuilt(expr, lambda term: term.args[0] if term.op in ("round", "cast") and term.attrs[-1] else term)
+    return rewritten(expr, lambda term: term.args[0] if term.op in ("round", "cast") and term.attrs[-1] else term)
 
 
 def _spread(shape: list[int]) -> np.ndarray:
