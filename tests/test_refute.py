@@ -131,6 +131,8 @@ TWINS = {
     "sigmoid of a distance to the maximum, by maximum": lambda x, y: ra.max(ra.tanh(x - ra.max(y, "l")), "l"),
     "a rounding that may be regrouped": lambda x, y: ra.sum(
         ra.round(x / ra.max(ra.abs(x), "l"), reassociate=True) * y, "l"),
+    "none above the maximum": lambda x, y: ra.count(x > ra.max(x, "l"), "l"),
+    "the second largest of those that differ": lambda x, y: ra.max(ra.where(x < ra.max(x, "l"), x, -np.inf), "l"),
     "labels": lambda x, y: ra.sum(ra.where(x > 0, 1, 0) * ra.mean(y, "l"), "l"),
 }
 
@@ -192,6 +194,8 @@ REFUTED = {
     "mean above the mean": ("threshold", lambda x, y: ra.mean(x, "l", where=x > ra.mean(x, "l"))),
     "share above the mean": ("threshold", lambda x, y: ra.count(x > ra.mean(x, "l"), "l") / ra.size("l")),
     "signs about the mean": ("threshold", lambda x, y: ra.sum(ra.sign(x - ra.mean(x, "l")), "l")),
+    "above half of the largest": ("threshold", lambda x, y: ra.sum(x, "l", where=x > 0.5 * ra.max(x, "l"))),
+    "how many are in the lower half": ("threshold", lambda x, y: ra.count(x < (ra.min(x, "l") + ra.max(x, "l")) / 2, "l")),
     "payload at the mean": ("threshold", lambda x, y: ra.sum(ra.where(x == ra.mean(x, "l"), y, 0), "l")),
     "highest line": ("envelope", lambda x, y: ra.max(x - y * ra.mean(x, "l"), "l")),
     "the better of the worse": ("envelope", lambda x, y: ra.max(ra.minimum(x - ra.mean(x, "l"), y), "l")),

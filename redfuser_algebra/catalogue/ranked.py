@@ -5,6 +5,7 @@ import numpy as np
 
 from redfuser_algebra.catalogue.draws import positive
 from redfuser_algebra.catalogue.entry import entry
+from redfuser_algebra.catalogue.idioms import softmax_weights
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.recurrence import cumulative
@@ -109,3 +110,30 @@ def _rolled_off(S):
 def spectral_rolloff(S: "l"):
     """The first l with Σ_{t≤l} S_t ≥ 0.85 Σ S: the inverse of a running sum, at a value that every element moves."""
     return ra.count(cumulative(ra.sum, S, "l") < 0.85 * ra.sum(S, "l"), "l")
+
+
+def _min_p(x, share=0.1):
+    p = np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+    return p[p >= share * p.max()].sum()
+
+
+@entry(source="min-p sampling, arXiv 2407.01082; vLLM", verdict="not fusable", reason="threshold", reference=_min_p)
+def min_p_mass(x: "l", share: float = 0.1):
+    """p = softmax x; the mass of the elements with p_l ≥ max p/10: in a second sweep, with max x known, it is one sum."""
+    p = softmax_weights(x)
+    return ra.sum(p, "l", where=p >= share * ra.max(p, "l"))
+
+
+@entry(source="top-nσ sampling, arXiv 2411.07641", verdict="not fusable", reason="threshold", shortest=2,
+       reference=lambda x: (np.exp(x - x.max()) * (x >= x.max() - x.std())).sum())
+def top_n_sigma_mass(x: "l"):
+    """Σ e^{x_l − m} over x_l ≥ m − σ, with m = max x."""
+    m = ra.max(x, "l")
+    return ra.sum(ra.exp(x - m), "l", where=x >= m - ra.std(x, "l"))
+
+
+@entry(source="scipy.stats.sigmaclip, one round; astropy sigma_clip", verdict="not fusable", reason="threshold", shortest=3,
+       reference=lambda x: x[np.abs(x - x.mean()) < 2 * x.std()].mean())
+def sigma_clipped_mean(x: "l"):
+    """The mean of the elements within 2σ of the mean."""
+    return ra.mean(x, "l", where=ra.abs(x - ra.mean(x, "l")) < 2 * ra.std(x, "l"))

@@ -15,8 +15,8 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import Scalar
 from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
 from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_discrete
-from redfuser_algebra.prove.refutation.evaluation import Unsupported
-from redfuser_algebra.prove.refutation.independence import Effort, Found, independent
+from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
+from redfuser_algebra.prove.refutation.independence import Found, independent
 from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants

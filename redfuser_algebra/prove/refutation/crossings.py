@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.prove.refutation.elements import ALL, OWN, Domain, Shape, crossing_levels, mapped, ramps, skewed
-from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Choice, Effort, Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import gradient
-from redfuser_algebra.prove.refutation.independence import Effort, domains_of
+from redfuser_algebra.prove.refutation.independence import domains_of
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, balls, between_ends, is_finite, working
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import Basis, certainly_not_zero
+from redfuser_algebra.prove.refutation.turns import turns
 
 _HALVINGS = 16
 BITS = 320
@@ -67,7 +69,8 @@ def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed |
     rounding = any(term.op in ROUNDINGS for term in subterms(reduction.source))
     met = False
     for domains, always in [([skewed] * width, True)] if rounding else domains_of(problem):
-        for shape in ramps(count, width, OWN, crossing_levels(count)) if always or not met else ():
+        shapes = chain(ramps(count, width, OWN, crossing_levels(count)), turns(problem, reduction, domains, effort))
+        for shape in shapes if always or not met else ():
             search = _Search(problem, reduction, mapped(shape.prefix, domains), shape, domains, effort)
             found = search.run()
             met = met or search.met

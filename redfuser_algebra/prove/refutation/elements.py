@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import permutations
 from math import cos, gcd, pi, sin
 
@@ -162,6 +163,23 @@ def scaled(count: int, width: int) -> Iterator[Shape]:
     for scale in (Fraction(1, 64), Fraction(1, 128), Fraction(1, 512)):
         pools = (_steering([scale * value for value in steered], width, 0, at) for at in range(min(width, _MOST)))
         yield Shape(_ramp(count, width, 0) * scale, tuple(pools))
+
+
+Steered = Callable[[Fraction], np.ndarray]
+"""The suffix of a number."""
+
+
+def ridges(count: int, width: int, often: int = 1) -> Iterator[tuple[Shape, Steered]]:
+    """Numbers close together, away from 0, and suffixes that steer: `often` elements, all alike."""
+    for along in range(min(width, _MOST)):
+        prefix = still(count, width)
+        prefix[:, along] = [1 + Fraction(at, 2 * count) for at in range(count)]
+        for steered in (along, *(other for other in range(min(width, _MOST)) if other != along and often == 1)):
+            yield Shape(prefix, (), tuple(range(width))), partial(_repeated, often, width, along, steered)
+
+
+def _repeated(often: int, width: int, along: int, steered: int, value: Fraction) -> np.ndarray:
+    return np.repeat(_steering([value], width, along, steered)[0], often, axis=0)
 
 
 def _padding(count: int, width: int, along: int, low: int, high: int) -> np.ndarray:

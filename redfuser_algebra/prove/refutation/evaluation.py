@@ -167,6 +167,27 @@ class Evaluation:
             self.choices.append(choice)
 
 
+_CHEAP = 640
+"""Bits of balls up to which an entry counts once."""
+
+
+class Effort:
+    """How much may still be computed, in entries of arrays: the same question gets the same answer on any machine."""
+
+    def __init__(self, entries: int) -> None:
+        self.left = entries
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing new should be started."""
+        return self.left <= 0
+
+    def spend(self, evaluation: Evaluation, sweeps: int = 0) -> None:
+        """Take note of an evaluation and of sweeps back through it."""
+        entries = sum(node.value.size for node in evaluation.nodes.values())
+        self.left -= entries * (1 + sweeps) * (1 + evaluation.field.bits // _CHEAP)
+
+
 _is = np.frompyfunc(operator.is_, 2, 1)
 
 

@@ -17,10 +17,11 @@ from redfuser_algebra.prove.refutation.elements import (
     ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_negative, geometric_unit,
     hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, unit, walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
-from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import Basis
+from redfuser_algebra.prove.refutation.turns import turns
 
 SPARE = 2
 """Elements of a prefix beyond the order that is asked for."""
@@ -28,6 +29,8 @@ SPARE = 2
 _CHUNK, _SEEN, _LOOKS = 36, 4, 8
 _BITS = (640, 1536, 8192)
 _PROMISING = 6
+_CROWD = 6
+"""How many elements steer together, of each that is asked for."""
 _POWERS = {positive: geometric, negative: geometric_negative, unit: geometric_unit}
 _SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
 
@@ -49,23 +52,6 @@ class Found:
     moving: tuple[int, ...]
     rows: tuple[Row, ...]
     columns: tuple[tuple[int, int], ...]
-
-
-class Effort:
-    """How much may still be computed, in entries of arrays: the same question gets the same answer on any machine."""
-
-    def __init__(self, entries: int) -> None:
-        self.left = entries
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing new should be started."""
-        return self.left <= 0
-
-    def spend(self, evaluation: Evaluation, sweeps: int = 0) -> None:
-        """Take note of an evaluation and of sweeps back through it."""
-        entries = sum(node.value.size for node in evaluation.nodes.values())
-        self.left -= entries * (1 + sweeps) * (1 + evaluation.field.bits // _BITS[0])
 
 
 def independent(problem: Problem, reduction: Reduction, effort: Effort) -> Found | None:
@@ -95,6 +81,8 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
                 yield from ((shape, domains) for shape in shapes)
     for domains in used:
         yield from ((shape, domains) for shape in _others(problem, reduction, domains))
+    for often in (1, _CROWD * problem.order):
+        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often) if used)
 
 
 def _has_values(problem: Problem, shape: Shape, domains: list[Domain], effort: Effort) -> bool:

@@ -76,6 +76,11 @@ def reason(problem: Problem, reduction: Reduction, evaluation: Evaluation, count
     return UNBOUNDED_RANK
 
 
+def choices(source: Expr, axis: str) -> list[Expr]:
+    """The terms of a reduction that choose by comparing."""
+    return [term for term in _own_terms(source, axis) if term.op in (*_COMPARISONS, "abs", "maximum", "minimum")]
+
+
 def _own_terms(source: Expr, axis: str) -> Iterator[Expr]:
     """The terms of a reduction that vary along the axis, without what is inside other reductions over it."""
     seen, todo = set(), list(source.args)
@@ -90,12 +95,20 @@ def _own_terms(source: Expr, axis: str) -> Iterator[Expr]:
 
 def _turns(problem: Problem, evaluation: Evaluation, term: Expr, count: int) -> bool:
     """Whether the answers for several elements of the prefix depend on the suffix (an extreme element alone may)."""
-    if term not in evaluation.nodes:
+    values = answers(problem, evaluation, term, count)
+    if values is None:
         return False
+    alike = np.equal(values, values[:1]).astype(bool).all(axis=(0, 2))
+    return int((~alike).sum()) >= _SEVERAL
+
+
+def answers(problem: Problem, evaluation: Evaluation, term: Expr, count: int) -> np.ndarray | None:
+    """What a term that chooses says of each element of the prefix, by continuation; None if it was not evaluated."""
+    if term not in evaluation.nodes:
+        return None
     values = evaluation.picked.get(term, evaluation.nodes[term].value)
     values = np.moveaxis(values, evaluation.setting.dim(problem.axis), 1)[:, :count]
-    alike = np.equal(values, values[:1]).astype(bool).reshape(*values.shape[:2], -1).all(axis=(0, 2))
-    return int((~alike).sum()) >= _SEVERAL
+    return np.broadcast_to(values, (evaluation.setting.continuations, *values.shape[1:])).reshape(-1, values.shape[1], int(np.prod(values.shape[2:], dtype=int)))
 
 
 def bodies(problem: Problem, reduction: Reduction, evaluation: Evaluation, count: int) -> np.ndarray:
