@@ -137,6 +137,28 @@ def test_out_is_checked_at_every_call_and_filled(variance, rng):
             assert variance(x, backend="cpu", out=out) is out and np.array_equal(out, right.astype(out.dtype))
 
 
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+def test_out_may_lie_on_what_is_read(backend, rng):
+    """As with NumPy's own functions, the result is that of arrays apart."""
+    (softmax, attention), memory = (ra.fuse(ra.operators[name]) for name in ("softmax", "attention")), np.zeros(207)
+    x, beside = memory[:200].reshape(4, 50), memory[7:].reshape(4, 50)
+    x[:] = rng.normal(size=x.shape)
+    right = softmax(x.copy(), backend="reference")
+    assert np.allclose(softmax(x, backend=backend, out=beside), right, rtol=1e-9)
+    arrays = [rng.normal(size=(400, 4)) for _ in "QKV"]
+    right = attention(*arrays, backend="reference")
+    for place in range(3):
+        copies = [array.copy() for array in arrays]
+        assert np.allclose(attention(*copies, backend=backend, out=copies[place]), right, rtol=1e-9)
+
+
+def test_two_outputs_do_not_share_memory():
+    both, out, memory = ra.fuse(ra.parse_operator("both(x[l]): (x - max(x, l), x + max(x, l))")), np.empty(3), np.empty(6)
+    with pytest.raises(ra.OperatorError, match="the same memory"):
+        both([1.0, 2.0, 3.0], out=(out, out))
+    assert [*map(list, both([1.0, 2.0, 3.0], out=(memory[::2], memory[1::2])))] == [[-2, -1, 0], [4, 5, 6]]
+
+
 def test_no_more_is_remembered_than_fits(variance, monkeypatch):
     monkeypatch.setattr("redfuser_algebra.run.calls.MOST", 3)
     for length in range(2, 9):

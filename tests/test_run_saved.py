@@ -1,6 +1,8 @@
 """Saved streams: what was saved goes on and merges as if it had never left; nothing else is taken for one."""
 
+import functools
 import io
+import itertools
 import json
 import pickle
 
@@ -57,6 +59,16 @@ def test_results_keep_the_dtype_of_what_was_seen(tmp_path):
     assert f.load_stream(path).result().dtype == np.float32 and [*tmp_path.iterdir()] == [path]
 
 
+def test_formats_that_numpy_lacks_are_saved_and_follow_others():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    f = fused("attention")
+    Q, K, V = (RNG.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((2, 4), (9, 4), (9, 3)))
+    later = sent(f.stream(Q=Q).update(K[:2], V[:2]), f).update(K[2:5].astype(ml_dtypes.float8_e5m2), V[2:5]).update(K[5:].astype(np.int8), V[5:])
+    whole = np.concatenate([K[:2].astype(float), K[2:5].astype(ml_dtypes.float8_e5m2).astype(float), np.trunc(K[5:].astype(float))])
+    np.testing.assert_allclose(later.result(), f(Q, whole, V.astype(float)), 1e-6)
+    assert later.result().dtype == np.float32
+
+
 def archive(**header):
     file = io.BytesIO()
     np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8))
@@ -72,6 +84,50 @@ def test_anything_else_is_refused(content, told, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ra.OperatorError, match=told):
         fused("logsumexp").load_stream(path)
+
+
+def places(header, before=()):
+    """The places of everything in a header."""
+    for key, value in header.items() if isinstance(header, dict) else enumerate(header) if isinstance(header, list) else ():
+        yield (*before, key)
+        yield from places(value, (*before, key))
+
+
+def without(header, place, *instead):
+    """A header without what is at a place, or with something else there."""
+    header = json.loads(json.dumps(header))
+    *way, last = place
+    within = functools.reduce(lambda part, key: part[key], way, header)
+    del within[last]
+    if instead:
+        within.update({last: instead[0]}) if isinstance(within, dict) else within.insert(last, instead[0])
+    return header
+
+
+@pytest.mark.parametrize("name", ["softmax", "topk_mean_fixed"])
+def test_a_damaged_file_is_refused_or_means_the_same(name):
+    """Whatever is changed in the header or in an array, there is one clear error, now or at the next step."""
+    f, file = fused(name), io.BytesIO()
+    given = dict.fromkeys(f.operator.inputs, X)
+    f.stream(start=3).update(**given).save(file)
+    file.seek(0)
+    with np.load(file) as opened:
+        arrays = dict(opened)
+    header, want, refused = json.loads(arrays.pop("header").tobytes()), f(**{key: np.concatenate([X, X], -1) for key in given}), 0
+    others = itertools.cycle(((), (None,), (-1,), ("x",), ([],), ({},), ({"a": 1},)))
+    changed = [(without(header, place, *next(others)), arrays) for place in places(header)]
+    changed += [(header, {**arrays, key: instead}) for key in arrays for instead in (np.array("x"), np.zeros(0), np.zeros((7, 7)), np.ones((1,) * arrays[key].ndim, complex))]
+    for written, kept in [*changed, *((header, {name: kept for name, kept in arrays.items() if name != key}) for key in arrays)]:
+        file = io.BytesIO()
+        np.savez(file, header=np.frombuffer(json.dumps(written).encode(), np.uint8), **kept)
+        file.seek(0)
+        try:
+            got = f.load_stream(file).merge(f.stream(start=27).update(**given)).result()
+        except ra.OperatorError:
+            refused += 1
+        else:
+            np.testing.assert_allclose(got, want, 1e-12, err_msg=str(written))
+    assert refused > 0.8 * len(changed)
 
 
 def test_a_pickle_inside_is_never_opened(tmp_path):

@@ -1,6 +1,8 @@
 """Tuning: legal schedules are measured, the fastest is kept and used, and stopping loses nothing."""
 
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import redfuser_algebra as ra
 from lowered import verdict
 
 from redfuser_algebra import cli
-from redfuser_algebra.lower.cache import cache_folder
+from redfuser_algebra.lower.cache import cache_folder, written_whole
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.run import cpu, kernels, schedules, tune
 
@@ -59,12 +61,51 @@ def test_a_broken_file_is_as_good_as_none(measured, tmp_path):
     path = cache_folder() / schedules.FILE
     fused, x = verdict("variance").fused, np.zeros((64, 1000), np.float32)
     fused.tune(x)
-    (key, rows), = json.loads(path.read_text()).items()
-    for text in ("{", "[1]", json.dumps({key: [{"tile": 0, "seconds": 1}, {"tile": 8, "width": 3, "seconds": 1}, {"tile": 4}]})):
+    whole = path.read_bytes()
+    key = json.loads(whole.splitlines()[-1])["key"]
+    broken = [json.dumps({"key": key, **row}) for row in ({"tile": 0, "seconds": 1}, {"tile": 8, "width": 3, "seconds": 1}, {"tile": 4}, {"tile": 4, "seconds": "x"})]
+    for text in ("{", "[1]", "5", "null", '{"key": ', *broken):
         path.write_text(text)
         assert schedules.measured(key) == {}
-    path.write_text(json.dumps({key: [{"tile": 8, "seconds": 1}, *rows]}))
-    assert Schedule(8) in schedules.measured(key)
+        schedules.keep(key, Schedule(8), 1.0)
+        assert schedules.measured(key) == {Schedule(8): 1.0}, "what was cut off does not hide what follows"
+    path.write_bytes(b"\xff\xfe" + whole)
+    assert len(schedules.measured(key)) == len(whole.splitlines()) - 1
+
+
+def test_a_kept_schedule_that_does_not_fit_is_not_used(measured):
+    fused, x = verdict("variance").fused, np.arange(4000.0, dtype=np.float32).reshape(4, 1000)
+    compiled = cpu.planned(fused.operator, fused.form, fused.operator.bind(x), None, None).compiled
+    schedules.keep(schedules.key_of(compiled.title, {"l": 1000}, 4), Schedule(64, parts=1024), 0.0)
+    compiled.schedules.clear()
+    assert fused.kernel("cpu").schedule_for(4, l=1000).parts <= 1000
+    assert np.allclose(fused(x, backend="cpu"), x.var(1))
+
+
+def test_processes_that_tune_side_by_side_lose_nothing(measured):
+    def tuning(number):
+        for tile in range(1, 21):
+            schedules.keep(f"kernel {number} l=1", Schedule(tile), float(tile))
+
+    threads = [threading.Thread(target=tuning, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(schedules.measured(f"kernel {number} l=1")) for number in range(4)] == [20] * 4
+
+
+def test_a_full_disk_is_told_and_a_folder_that_cannot_be_written_is_replaced(measured, monkeypatch, tmp_path):
+    (tmp_path / "kernels").mkdir(exist_ok=True)
+    (tmp_path / "kernels" / schedules.FILE).mkdir()
+    with pytest.raises(ra.OperatorError, match="cannot be written"):
+        schedules.keep("kernel l=1", Schedule(8), 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda folder, mode: False)
+        assert cache_folder() == cache_folder() != tmp_path / "kernels"
+    with pytest.raises(OSError):
+        written_whole(tmp_path / "kernels", b"text")
+    assert [*tmp_path.iterdir()] == [tmp_path / "kernels"]
 
 
 def test_there_must_be_a_kernel():

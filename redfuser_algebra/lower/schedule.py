@@ -66,6 +66,15 @@ def check(program: TileProgram, schedule: Schedule, length: int) -> None:
         raise LoweringError(f"{program.name} in {schedule.parts} parts of {program.axis}", f"it has {length} elements", f"choose parts ≤ {length}")
 
 
+def is_legal(program: TileProgram, schedule: Schedule, length: int) -> bool:
+    """Whether a program can run so on a reduced axis of `length`."""
+    try:
+        check(program, schedule, length)
+    except LoweringError:
+        return False
+    return True
+
+
 def levels(program: TileProgram, base: Schedule, length: int, parts: int) -> dict[str, Schedule]:
     """The schedules of LEVELS that a program has, made from `base`, with `parts` parts where the axis is split."""
     parts = min(parts, length)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,8 @@ def check_out(operator: Operator, out: tuple[np.ndarray, ...], results: Sequence
             raise OperatorError(f"{operator.name} with an out of shape {shape}", "that array is read-only", "give one that can be written to")
         if not np.can_cast(dtype, given.dtype, "same_kind"):
             raise OperatorError(f"{operator.name} with an out of {given.dtype}", f"that output is {dtype}", f"give an array of {dtype}")
+    if any(np.may_share_memory(one, other) and np.shares_memory(one, other) for one, other in combinations(out, 2)):
+        raise OperatorError(f"{operator.name} with out={len(out)} arrays", "two of them are the same memory", "give each output an array of its own")
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

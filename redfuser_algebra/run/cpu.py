@@ -19,7 +19,7 @@ from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.cost import default_schedule
-from redfuser_algebra.lower.schedule import Machine, Schedule, check
+from redfuser_algebra.lower.schedule import Machine, Schedule, check, is_legal
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.plan import DTYPES, Plan
@@ -80,7 +80,8 @@ def chosen_schedule(compiled: Compiled, sizes: Mapping[str, int], batch: int) ->
     if key not in compiled.schedules:
         width = DTYPES[compiled.signature.real].itemsize
         found = tuned(compiled.title, sizes, batch)
-        compiled.schedules[key] = found or default_schedule(compiled.program, sizes, batch, width, machine())
+        legal = found is not None and is_legal(compiled.program, found, sizes[compiled.program.axis])
+        compiled.schedules[key] = found if legal else default_schedule(compiled.program, sizes, batch, width, machine())
     return compiled.schedules[key]
 
 

@@ -23,6 +23,16 @@ def real_dtype(dtypes: Iterable[np.dtype]) -> np.dtype:
     return np.dtype(np.float32 if real and all(dtype.itemsize <= 4 for dtype in real) else np.float64)
 
 
+def as_numpy(dtype: np.dtype) -> np.dtype:
+    """The dtype itself, and for a format of fewer bits that NumPy lacks (bfloat16, …) float32, which holds its values."""
+    return np.dtype(np.float32) if dtype.kind == "V" else dtype
+
+
+def wider(one: np.dtype, other: np.dtype) -> np.dtype:
+    """The dtype of elements of which some have one dtype and some the other."""
+    return one if one == other else np.promote_types(as_numpy(one), as_numpy(other))
+
+
 def result_dtypes(operator: Operator, arrays: Mapping[str, np.dtype], params: Mapping[str, object]) -> tuple[np.dtype, ...]:
     """The dtype of each output for inputs and scalars such as these.
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -81,13 +82,17 @@ class Compiled:
     @property
     def is_cached(self) -> bool:
         """Whether it ran in some process under this version of Numba, so that compiled code lies in the cache."""
-        return self._mark.exists() and self._mark.read_text(encoding="utf-8") == version("numba")
+        try:
+            return self._mark.read_bytes() == version("numba").encode()
+        except OSError:
+            return False
 
     def has_run(self) -> None:
         """Remember that its functions are compiled."""
         if self.title not in _ran:
             _ran.add(self.title)
-            self._mark.write_text(version("numba"), encoding="utf-8")
+            with suppress(OSError):  # a full disk: the next process compiles once more
+                written_whole(self._mark, version("numba").encode())
 
     def threw_away(self) -> bool:
         """Whether compiled code was kept on disk; it is not any more, and the module is loaded anew.  It may be damaged."""
@@ -164,7 +169,7 @@ def load(text: str, name: str) -> ModuleType:
         if title in sys.modules:
             return sys.modules[title]
         path = cache_folder() / f"{title}.py"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.exists() or path.read_bytes() != text.encode():
             written_whole(path, text.encode())
         spec = importlib.util.spec_from_file_location(title, path)
         module = importlib.util.module_from_spec(spec)

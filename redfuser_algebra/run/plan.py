@@ -6,7 +6,7 @@ there are calls.  Out: the operator's outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -63,10 +63,11 @@ class _Output:
     taken: tuple[int, ...]
     order: tuple[int, ...]
 
-    def written_into(self, given: np.ndarray | None) -> np.ndarray:
-        """The caller's array if it has the kernel's layout, else a new one."""
+    def written_into(self, given: np.ndarray | None, read: Iterable[np.ndarray]) -> np.ndarray:
+        """The caller's array if it has the kernel's layout and shares no memory with what is read, else a new one."""
         fits = given is not None and given.flags.carray and given.dtype == self.dtype and given.shape == self.taken
-        return given.reshape(self.shape) if fits and self._is_in_order else np.empty(self.shape, self.dtype)
+        free = fits and self._is_in_order and not any(np.may_share_memory(given, array) for array in read)
+        return given.reshape(self.shape) if free else np.empty(self.shape, self.dtype)
 
     @cached_property
     def _is_in_order(self) -> bool:
@@ -128,7 +129,7 @@ class Plan:
         if self.schedule.parts > 1:
             return delivered(self.operator, self._merged(arrays, params), out)
         given = out or (None,) * len(self._outputs)
-        written = [each.written_into(into) for each, into in zip(self._outputs, given, strict=True)]
+        written = [each.written_into(into, arrays.values()) for each, into in zip(self._outputs, given, strict=True)]
         fixed, cuts, sweep = (*self._arguments(arrays, params), *written), self._cuts, self.compiled.module.sweep
         share_out(lambda piece: sweep(cuts[piece], cuts[piece + 1], *fixed), len(cuts) - 1, self.schedule.threads)
         result = self.operator.packed(tuple([each.delivered(output) for each, output in zip(self._outputs, written, strict=True)]))
@@ -215,7 +216,7 @@ class Plan:
         fixed, module = (*self._arguments(arrays, params), *held.values()), self.compiled.module
         side_by_side(lambda part: module.fold(self._items, part, cuts[part], cuts[part + 1], *fixed), parts)
         if self.compiled.source.joins:
-            written = [each.written_into(None) for each in self._outputs]
+            written = [each.written_into(None, ()) for each in self._outputs]
             module.join(parts, self._items, *fixed, *written)
             if self.program.maps:
                 side_by_side(lambda part: module.replay(self._items, part, cuts[part], cuts[part + 1], *fixed, *written), parts)

@@ -1,7 +1,7 @@
-"""Schedules that tuning has measured, kept in one JSON file in the user's cache folder.
+"""Schedules that tuning has measured, kept in one file in the user's cache folder: a line of JSON for each measurement.
 
 Lengths are kept as the nearest powers of two: what was found for 4096 × 8192 serves 4000 × 8000.  Each measurement is
-written at once, so that stopping loses nothing, and what other processes wrote is kept.
+added at once, so that stopping loses nothing, and processes that tune side by side keep what the others found.
 """
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from redfuser_algebra.lower.cache import cache_folder, written_whole
+from redfuser_algebra.language.errors import OperatorError
+from redfuser_algebra.lower.cache import cache_folder
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
 
-FILE = "schedules.json"
+FILE = "schedules.jsonl"
 
 Measured = dict[Schedule, float]
 """Seconds of each schedule tried."""
@@ -27,12 +28,15 @@ def key_of(title: str, sizes: Mapping[str, int], batch: int) -> str:
 
 
 def measured(key: str) -> Measured:
-    """All schedules tried for a key; none if there is no readable file."""
+    """All schedules tried for a key, each as it was measured last; none if there is no readable file."""
     found = {}
-    for row in _read().get(key, []):
+    for line in _lines():
         try:
-            found[Schedule(**{name: value for name, value in row.items() if name != "seconds"})] = float(row["seconds"])
-        except (TypeError, KeyError, LoweringError):
+            row = json.loads(line)
+            if row.pop("key") == key:
+                seconds = float(row.pop("seconds"))
+                found[Schedule(**row)] = seconds
+        except (AttributeError, KeyError, TypeError, ValueError, LoweringError):  # a line that was not written whole, or by another version
             continue
     return found
 
@@ -44,16 +48,19 @@ def tuned(title: str, sizes: Mapping[str, int], batch: int) -> Schedule | None:
 
 
 def keep(key: str, schedule: Schedule, seconds: float) -> None:
-    """Write one measurement."""
-    rows = _read()
-    others = [row for row in rows.get(key, []) if {**row, "seconds": 0} != {**asdict(schedule), "seconds": 0}]
-    rows[key] = [*others, {**asdict(schedule), "seconds": seconds}]
-    written_whole(cache_folder() / FILE, json.dumps(rows, indent=1).encode())
-
-
-def _read() -> dict[str, list[dict]]:
+    """Add one measurement.  Raises OperatorError where the file cannot be written."""
+    row = json.dumps({"key": key, **asdict(schedule), "seconds": seconds})
+    path = cache_folder() / FILE
     try:
-        rows = json.loads((cache_folder() / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return rows if isinstance(rows, dict) else {}
+        with path.open("ab", buffering=0) as file:
+            file.write(f"\n{row}".encode())  # what was cut off before stays on a line of its own
+    except OSError as error:
+        raise OperatorError(f"keeping a measurement in {path}", f"it cannot be written: {error.strerror or error}",
+                            "make room, or name another folder in REDFUSER_CACHE_DIR") from None
+
+
+def _lines() -> list[str]:
+    try:
+        return (cache_folder() / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -14,7 +14,7 @@ from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run import saved
 from redfuser_algebra.run.call import environment_of, structured
-from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
+from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes, wider
 from redfuser_algebra.run.environment import Environment
 from redfuser_algebra.run.positions import Spans, joined_spans, moved, moves_freely
 from redfuser_algebra.run.reference import completed, has_maps
@@ -153,7 +153,7 @@ class Stream:
     @classmethod
     def load(cls, operator: Operator, form: FusedForm, file: str | Path | IO[bytes]) -> Stream:
         """The stream that `save` wrote.  Raises OperatorError for a file of anything else, also of another form."""
-        held = Snapshot(**saved.read(file, saved.fingerprint(operator, form)))
+        held = Snapshot(**saved.read(file, operator, form))
         stream = cls(operator, form, held.next if held.placed else None, held.final, **held.given)
         stream._next, stream._fixed, stream._state = held.next, held.fixed, held.state
         stream._spans, stream._chunks, stream._dtypes = held.spans, list(held.chunks), held.dtypes
@@ -161,7 +161,7 @@ class Stream:
 
     def _note(self, dtypes: Mapping[str, np.dtype]) -> None:
         """Arrays of these dtypes were seen; of chunks that differ the wider one counts."""
-        self._dtypes |= {name: np.promote_types(self._dtypes.get(name, dtype), dtype) for name, dtype in dtypes.items()}
+        self._dtypes |= {name: wider(self._dtypes.get(name, dtype), dtype) for name, dtype in dtypes.items()}
 
     def _narrow(self, operator: Operator, result: object) -> object:
         """Outputs in the dtypes that a call with all chunks at once would give."""
