@@ -22,7 +22,7 @@ from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
-from redfuser_algebra.run import cpu, kernels, starting, threads
+from redfuser_algebra.run import cpu, inner, kernels, starting, threads
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree
 
@@ -92,6 +92,33 @@ def test_garbage_is_collected_again_after_a_first_call(collects):
         assert gc.isenabled() is collects
     finally:
         gc.enable()
+
+
+TWICE = """
+from numba import njit
+
+
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def twice(x):
+    return 2 * x
+
+
+@njit
+def run(x):
+    return twice(x) + 1
+"""
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_functions_that_only_compiled_code_calls_become_a_part_of_it(lacks, monkeypatch):
+    """They have no machine code of their own; a Numba without the names that this relies on compiles them by themselves."""
+    inner._pipeline.cache_clear()
+    if lacks:
+        monkeypatch.delattr("numba.core.codegen.JITCodeLibrary")
+    module = kernels.load(f"{TWICE}LACKS = {lacks}\n", "twice")
+    assert module.run(20) == 41
+    alone, whole = ([each.library.get_pointer_to_function(each.fndesc.llvm_func_name) for each in function.overloads.values()] for function in (module.twice, module.run))
+    assert all(whole) and len(alone) == 1 and bool(alone[0]) is lacks
 
 
 PRODUCT = prelude(["multiply(", "product(", "wide_vectors("]) + '''
@@ -351,6 +378,7 @@ def test_a_kernel_that_does_not_compile_is_told_once_and_numpy_runs(monkeypatch)
         raise TypeError("cannot compile this")
 
     monkeypatch.setattr(kernels, "load", lambda text, name: type("Module", (), {"sweep": staticmethod(broken), "fold": staticmethod(broken)}))
+    monkeypatch.setattr(kernels.Compiled, "files", [])
     monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(kernels, "_warned", [])
     fused = verdict("variance").fused

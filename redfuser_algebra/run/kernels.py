@@ -27,6 +27,7 @@ from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.run.inner import compile_with_callers
 from redfuser_algebra.run.starting import start_numba
 
 if TYPE_CHECKING:
@@ -175,5 +176,6 @@ def load(text: str, name: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         start_numba()
         spec.loader.exec_module(module)
+        compile_with_callers(module)
         sys.modules[title] = module
         return module
