@@ -10,7 +10,9 @@
 """
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
+from importlib.util import find_spec
 
 _HOME = {
     "operator": "language.operator", "Operator": "language.operator",
@@ -33,9 +35,21 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     module = import_module(f"{__name__}.{_HOME.get(name, 'language.functions')}")
     if name not in _HOME and name not in module.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}")
     globals()[name] = getattr(module, name)
     return globals()[name]
+
+
+def _hint(name: str) -> str:
+    """Where to look for a name that is neither here nor a module: the catalogue, `cumulative`, or a similar name."""
+    if name.startswith("_") or find_spec(f"{__name__}.{name}"):
+        return ""
+    if name.removeprefix("cum") in ("sum", "prod", "max", "min"):
+        return f'; write ra.cumulative(ra.{name.removeprefix("cum")}, x, "l")'
+    if name in import_module(f"{__name__}.catalogue").operators:
+        return f'; the catalogue has it: ra.operators["{name}"], which other operators may call'
+    near = difflib.get_close_matches(name, __dir__(), 1)
+    return f"; did you mean ra.{near[0]}?" if near else ""
 
 
 def __dir__() -> list[str]:

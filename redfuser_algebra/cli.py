@@ -190,6 +190,7 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
            factors: Annotated[str | None, typer.Option(help=FACTORS)] = None,
            arch: Annotated[str, typer.Option(help="What a CUDA kernel may ask for: before sm_89, floats of eight bits are widened.")] = "sm_90a",
            gradient: Annotated[bool, typer.Option("--gradient", help="The operators of the gradient, in place of the operator.")] = False,
+           passes: Annotated[bool, typer.Option("--passes", help="What is refused in as few passes as can be: the operator of each, in its place.")] = False,
            as_proof: Annotated[bool, typer.Option("--proof", help="Write proofs instead, which pytest runs.")] = False) -> int:
     """Write kernels as files of their own, which need NumPy and Numba (or numba-cuda) and check themselves when run; or their proofs.
 
@@ -200,6 +201,8 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
     operators = list(ra.operators.values()) if every else [operator for word in targets for operator in operators_of(word)]
     if gradient:
         operators = [verdict.operator for operator in operators for verdict in ra.fuse(operator).gradient().verdicts.values()]
+    if passes:
+        operators = [part for operator in operators for part in ra.decide(operator).in_passes().operators]
     path, left_out = Path(output or "."), []
     into = output is None or len(operators) > 1 or path.is_dir() or output.endswith("/")
     (path if into else path.parent).mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO
 
@@ -15,11 +15,14 @@ from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.discover.verdict import FUSABLE, PARTLY
 from redfuser_algebra.gradient import Gradient, gradient_of
+from redfuser_algebra.in_passes import Passes, in_passes
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
+from redfuser_algebra.nearest import Variant, nearest
 from redfuser_algebra.pipeline import Decision
 from redfuser_algebra.pipeline import decide as run_passes
+from redfuser_algebra.pipeline import fuses
 from redfuser_algebra.prove.certificate import Certificate, Heard, Progress, certify
 from redfuser_algebra.prove.export.proof_module import proof_module
 from redfuser_algebra.prove.proof import Proof, proved
@@ -49,8 +52,10 @@ class NotFusable(RedfuserError):
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict, self.refusal = verdict, verdict.refusal
-        remedy = "run it in several passes" if verdict.status != "undecided" else "raise the limits, or add a law"
-        super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}", remedy)
+        cut = len(self.refusal.passes)
+        several = f"run it in {cut} passes, ra.decide(…).in_passes(), or " if cut > 1 else ""
+        super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}",
+                         f"{several}look for a variant that fuses, ra.decide(…).nearest()")
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,41 @@ class Verdict:
     reason: str
     fused: Fused | None
     refusal: Refusal | None
-    discoveries: tuple[Discovery, ...]
+    decision: Decision
+
+    @property
+    def discoveries(self) -> tuple[Discovery, ...]:
+        """What was found for each cascade."""
+        return self.decision.discoveries
 
     @property
     def fusable(self) -> bool:
         """Whether there is a fused form to run (also one that is exact only over the reals, or under a condition)."""
         return self.status in (FUSABLE, PARTLY)
+
+    def in_passes(self) -> Passes:
+        """The operator in as few passes as the laws can find: an operator for each, fused, and called as one.
+
+        What fuses takes one pass; what has no passes, since the search hit a limit, takes one for each reduction.
+        """
+        cascade = self.decision.main.cascade
+        names = [reduction.name for reduction in cascade.reductions]
+        cut = (tuple(names),) if self.fused else self.refusal.passes or tuple((name,) for name in names)
+        return in_passes(self.operator, cascade, cut, self._decided)
+
+    def nearest(self) -> tuple[Variant, ...]:
+        """The operators that differ from this one in one change, or else in two, and fuse; none if this one does.
+
+        Changes are: roundings may move, or are left out; an exponent is a number; bounds that depend on earlier results
+        are left out.  Each variant has its `change`, in words, and its `verdict`.
+        """
+        fused_over = partial(fuses, axis=self.decision.main.cascade.axis, settings=self.decision.settings)
+        return () if self.fusable else nearest(self.operator, self._decided, fused_over)
+
+    def _decided(self, operator: Operator) -> Verdict:
+        """The verdict on an operator made of this one."""
+        settings = self.decision.settings
+        return decide(operator, axis=self.decision.main.cascade.axis, prefer=settings.prefer, limits=settings.limits)
 
     def prove(self, *, progress: Progress | None = None, **how: object) -> Proof:
         """The evidence: the form's certificate (`how` as for `certify`), or the refusal's witness computed again."""
@@ -277,4 +311,4 @@ def decide(operator: Operator | Callable, *, axis: str | None = None, prefer: st
     decision = run_passes(operator, axis, Settings(limits or Limits(), prefer))
     main = decision.main
     fused = Fused(decision.operator, main.form, decision) if main.form else None
-    return Verdict(decision.operator, decision.status, decision.reason, fused, main.refusal, decision.discoveries)
+    return Verdict(decision.operator, decision.status, decision.reason, fused, main.refusal, decision)

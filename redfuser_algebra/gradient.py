@@ -18,8 +18,8 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import Fragment, displayed, joined
 from redfuser_algebra.language.latex import operator_latex
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
-from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.dtypes import result_dtypes
+from redfuser_algebra.run.reference import as_written
 
 if TYPE_CHECKING:
     from redfuser_algebra.fused import Verdict
@@ -113,12 +113,11 @@ class Gradient:
         verdict = self.verdicts.get(operator.name)
         if verdict is not None and verdict.fused is not None:
             return verdict.fused(**operands, backend=backend)
-        binding = operator.bind(**operands)
-        dtypes = result_dtypes(operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
         [output, *others] = operator.outputs
         if output.op == "input" and not others and operator.output_axes == (output.axes,):
-            return binding.arrays[output.name].astype(dtypes[0])
-        return in_dtypes(operator, reference(operator, binding), dtypes)
+            array = operator.bind(**operands).arrays[output.name]
+            return array.astype(*result_dtypes(operator, {output.name: array.dtype}, {}))
+        return as_written(operator, operands)
 
     def _like_input(self, name: str, part: np.ndarray, axes: tuple[str, ...], binding: Binding) -> np.ndarray:
         """A derivative with the shape of its input: the same along axes it lacks, added up over batch that the input lacks."""

@@ -33,6 +33,7 @@ class Decision:
     main: Discovery
     status: str
     reason: str
+    settings: Settings
 
 
 def decide(operator: Operator | Callable, axis: str | None, settings: Settings) -> Decision:
@@ -43,14 +44,22 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
     """
     if not callable(operator):
         raise OperatorError(f"fusing {operator!r:.60}", "it is no operator, nor a function that describes one",
-                            "write one with @ra.operator, or take one of the catalogue: ra.operators[\"softmax\"]")
+                            f"read it with ra.parse_operator({operator!r:.40}), or take ra.operators[name]" if isinstance(operator, str)
+                            else "write one with @ra.operator, or take one of the catalogue: ra.operators[\"softmax\"]")
     operator = operator if isinstance(operator, Operator) else trace(operator)
     check_declared(*operator.outputs, *operator.assume)
     found = _cascades(operator, axis)
     discoveries = tuple(refuted(operator, _discovered(operator, cascade, settings), settings) for cascade in found)
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)
     main = next(discovery for discovery in discoveries if discovery.cascade is chosen)
-    return Decision(operator, discoveries, main, *status_and_reason(main))
+    return Decision(operator, discoveries, main, *status_and_reason(main), settings)
+
+
+def fuses(operator: Operator, axis: str, settings: Settings) -> bool:
+    """Whether the search finds a form over an axis whose parts merge; what has none is not refuted."""
+    cascade = cascade_over(axis, operator)
+    form = _discovered(operator, cascade, settings).form if cascade.reductions else None
+    return form is not None and form.merges
 
 
 def _discovered(operator: Operator, cascade: Cascade, settings: Settings) -> Discovery:

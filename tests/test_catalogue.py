@@ -117,7 +117,7 @@ def test_an_unknown_name_is_a_key_error_that_says_what_is_near():
     assert "atention" not in operators
     with pytest.raises(KeyError, match="did you mean attention") as caught:
         operators["atention"]
-    assert isinstance(caught.value, OperatorError)
+    assert isinstance(caught.value, OperatorError) and str(caught.value).startswith("the operator 'atention': ")
 
 
 def test_a_new_operator_is_one_function(monkeypatch):

@@ -1,5 +1,6 @@
 """The front door: names that users rely on, and an import that brings in nothing heavy."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,11 +56,13 @@ def test_every_listed_name_is_there():
     assert [name for name in dir(ra) if not hasattr(ra, name)] == []
 
 
-def test_other_names_are_not():
-    with pytest.raises(AttributeError, match="no attribute 'softmaxx'"):
-        ra.softmaxx
-    with pytest.raises(AttributeError):
-        ra._reduced
+@pytest.mark.parametrize("name, hint", [
+    ("softmax", 'ra.operators["softmax"]'), ("cumsum", "ra.cumulative(ra.sum"), ("maxx", "did you mean ra.max"), ("zzzz", "no attribute 'zzzz'"),
+    ("_reduced", "no attribute"), ("nowhere", "no attribute"),
+])
+def test_other_names_are_not_and_the_error_says_where_to_look(name, hint):
+    with pytest.raises(AttributeError, match=re.escape(hint)):
+        getattr(ra, name)
 
 
 @ra.operator
@@ -97,8 +100,61 @@ def test_a_verdict_says_what_and_why():
     assert str(raised.value.refusal) == str(refused.refusal) and "round" in str(raised.value)
 
 
+@pytest.mark.parametrize("name, cut", [
+    ("quant_gemm", [["m2"], ["s"]]), ("tv_softmax", None), ("kb_bn_tanh_gn", None), ("median", [["top"]]), ("softmax", [["m", "s"]]),
+])
+def test_what_is_refused_runs_in_as_few_passes_as_can_be(name, cut, rng):
+    """Each pass is fused by itself, if it is no sort, and together they are the operator, batch and dtypes included."""
+    entry, verdict = ra.operators.entry(name), ra.decide(ra.operators[name])
+    passes, given = verdict.in_passes(), entry.inputs(rng, 37)
+    expected = entry.reference(**given)
+    assert all(part.fusable for part in passes.verdicts) == (name != "median") and len(passes.verdicts) == len(verdict.refusal.passes if verdict.refusal else cut)
+    for backend in ("numpy", "cpu"):
+        np.testing.assert_allclose(passes(**given, backend=backend), expected, rtol=1e-9)
+    [first, *rest] = given
+    stacked = given | {first: np.stack([given[first], 2 * given[first]]).astype(np.float32)} | {key: np.float32(given[key]) for key in rest}
+    assert passes(**stacked).dtype == np.float32 and passes(**stacked).shape == (2, *np.shape(expected))
+    assert all(operator.name in str(passes) for operator in passes.operators if len(passes.operators) > 1)
+
+
+@ra.operator
+def focal(z: "b l", t: "b l", gamma: float = 2.0):
+    p = ra.exp(z - ra.max(z, "l"))
+    p = p / ra.sum(p, "l")
+    return ra.sum(t * (1 - p) ** gamma * p, "l")
+
+
+@ra.operator
+def zero_point(x: "l", w: "l"):
+    low = ra.min(x, "l")
+    scale = (ra.max(x, "l") - low) / 255
+    return ra.sum(ra.clip(ra.round((x - low) / scale), 0, 255) * w, "l") * scale
+
+
+@pytest.mark.parametrize("operator, changes", [
+    (ra.operators["quant_gemm"], {"with reassociate=True on its roundings": "partly", "without its roundings": "fusable"}),
+    (focal, {"with 2 in place of gamma": "fusable"}), (zero_point, {"without its roundings and without bounds that move": "fusable"}),
+    (ra.operators["semivariance"], {"without bounds that move": "fusable"}), (ra.operators["mean_absolute_deviation"], {}), (attention, {}),
+])
+def test_the_nearest_variants_that_fuse_are_found(operator, changes):
+    assert {variant.change: variant.verdict.status for variant in ra.decide(operator).nearest()} == changes
+
+
+def test_a_variant_is_the_operator_that_one_would_write():
+    variant = ra.decide(ra.operators["quant_gemm"]).nearest()[0]
+    assert variant.operator.outputs == ra.operators["quant_gemm_reassociate"].outputs
+    assert "gamma" not in ra.decide(focal).nearest()[0].operator.params
+
+
+def test_a_refusal_says_what_to_try_and_explains_its_names():
+    with pytest.raises(ra.NotFusable) as raised:
+        ra.fuse(ra.operators["mean_absolute_deviation"])
+    assert "in 2 passes, ra.decide(…).in_passes()" in raised.value.remedy and "nearest()" in raised.value.remedy
+    assert "s2 = sum(abs(x[l] - s / size(l)), l)" in raised.value.failed and "with s = sum(x[l], l)" in raised.value.failed
+
+
 @pytest.mark.parametrize("use", [
-    lambda: ra.fuse(attention, axis="z"), lambda: ra.fuse(attention, prefer="fast"),
+    lambda: ra.fuse(attention, axis="z"), lambda: ra.decide("softmax"), lambda: ra.topk(ra.parse("x", {"x": ("l",)}), 3, "l"), lambda: ra.fuse(attention, prefer="fast"),
     lambda: ra.fuse(attention)(1, 2), lambda: ra.fuse(attention)(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2)), backend="tpu"),
     lambda: ra.operators["atention"], lambda: ra.parse_operator("sum(exq(x), l)"), lambda: ra.fuse(3), lambda: ra.decide(None),
     lambda: ra.fuse(attention, limits=5), lambda: ra.fuse(attention).stream().merge(3), lambda: ra.fuse(attention).stream(start=-1),

@@ -14,7 +14,7 @@ PACKAGE = "redfuser_algebra"
 
 # A folder imports only from folders before it.
 FOLDERS = ("algebra", "language", "discover", "prove", "lower", "ptx", "run", "catalogue", "explorer", "console", "bench")
-FRONT = ("fused", "gradient", "pipeline", "torch_graph", "__init__", "__main__", "cli")
+FRONT = ("fused", "gradient", "in_passes", "nearest", "pipeline", "torch_graph", "__init__", "__main__", "cli")
 # `import redfuser_algebra as ra`: parts that use the product as its users do.
 FRONT_DOOR_USERS = ("catalogue", "explorer", "bench")
 CATALOGUE_READERS = ("explorer", "bench")

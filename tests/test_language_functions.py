@@ -177,6 +177,7 @@ REFUSED = {
     "an axis twice": (lambda: ra.sum(X, "l l"), "an axis 'l l'", "different", 'such as "l"'),
     "argmax of several axes": (lambda: ra.argmax(X, "b l"), "argmax over the axes b, l", "one axis", "ra.max takes"),
     "argmin of several axes": (lambda: ra.argmin(X, "b l"), "argmin over the axes b, l", "one axis", "ra.min takes"),
+    "topk as torch has it": (lambda: ra.topk(X, 2, "l"), "the axis 2 and k = 'l'", "the axis comes first", 'ra.topk(x, "l", 2)'),
     "topk of several axes": (lambda: ra.topk(X, "b l", 2), "topk over the axes b, l", "one axis", "at a time"),
     "k = 0": (lambda: ra.topk(X, "l", 0), "the 0 largest", "at least 1", "k: int"),
     "k = 2.0": (lambda: ra.topk(X, "l", 2.0), "the 2.0 largest", "whole number", "k: int"),

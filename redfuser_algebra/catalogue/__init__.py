@@ -36,7 +36,7 @@ __all__ = ["AWAITED", "Catalogue", "Entry", "operators"]
 class UnknownOperator(OperatorError, KeyError):
     """A name that the catalogue does not have."""
 
-    __str__ = Exception.__str__
+    __str__ = OperatorError.__str__
 
 
 class Catalogue(Mapping[str, Operator]):

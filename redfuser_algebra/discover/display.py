@@ -29,6 +29,8 @@ def verdict_html(verdict: Verdict) -> Fragment:
         told.append(form_html(verdict.fused.form))
     if verdict.refusal:
         told.append(refusal_html(verdict.refusal))
+    if not verdict.fused:
+        told.append(paragraphs(["What to do: in_passes() of this verdict runs the operator in as few passes as can be; nearest() looks for variants that fuse."]))
     return joined(*map(Fragment, told))
 
 

@@ -37,6 +37,9 @@ class Verdict(Protocol):
     refusal: Refusal | None
     discoveries: tuple[Discovery, ...]
 
+    def nearest(self) -> tuple[object, ...]:
+        """Variants that fuse, if it does not."""
+
 
 def sections(verdict: Verdict, other: Verdict | None = None) -> Iterator[Section]:
     """Titles and lines: the operator, its cascades, the form or the refusal, alternatives, time and e-graph size.
@@ -75,9 +78,8 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
 
 def _alternatives(verdict: Verdict, other: Verdict | None) -> Iterator[str]:
     if not verdict.fused:
-        refused = [found for found in verdict.discoveries if found.form is None]
-        for found in refused:
-            yield f"{_passes(found)} over {found.cascade.axis}"
+        yield from (_passes(found) for found in verdict.discoveries if found.form is None)
+        yield from map(str, verdict.nearest())
         return
     form, another = verdict.fused.form, other.fused.form if other and other.fused else None
     if another is None or _same_state(form, another):
@@ -90,9 +92,11 @@ def _alternatives(verdict: Verdict, other: Verdict | None) -> Iterator[str]:
 
 def _passes(found: Discovery) -> str:
     """How many passes a refused cascade needs, and what each of them takes in."""
-    cut = found.refusal.passes if found.refusal else ()
+    axis, cut = found.cascade.axis, found.refusal.passes if found.refusal else ()
+    if len(cut) == 1:
+        return f"as written: what is kept of {axis} grows with it"
     taken = ": " + " | ".join(", ".join(names) for names in cut) + "," if cut else ""
-    return f"in {_counted(len(cut) or found.cascade.depth, 'pass', 'passes')}{taken}"
+    return f"in {_counted(len(cut) or found.cascade.depth, 'pass', 'passes')}{taken} over {axis}" + (" (`--passes` exports their kernels)" if cut else "")
 
 
 def _same_state(one: FusedForm, another: FusedForm) -> bool:
@@ -120,6 +124,8 @@ def record(verdict: Verdict, other: Verdict | None = None) -> dict[str, object]:
                      for found in verdict.discoveries],
         "form": form_record(verdict.fused.form) if verdict.fused else None,
         "refusal": str(verdict.refusal) if verdict.refusal else None,
+        "passes": [list(names) for names in verdict.refusal.passes] if verdict.refusal else [],
+        "nearest": [str(variant) for variant in verdict.nearest()],
         "alternative": _alternative_record(verdict, other),
         "seconds": sum(found.seconds for found in verdict.discoveries), "nodes": _nodes(verdict),
     }

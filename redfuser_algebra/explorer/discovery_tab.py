@@ -126,7 +126,7 @@ def _statement(law: str) -> str:
 def choice_html(verdict: ra.Verdict, raw: ra.Verdict) -> Fragment:
     """Why the form is this one: state, what an element costs, and dangers, next to the form with raw sums."""
     if not verdict.fused:
-        return stuck_html(verdict.refusal) if verdict.refusal else titled("No form was found", "Nothing is known about why.")
+        return joined(stuck_html(verdict.refusal), titled("Variants that fuse", listed(map(str, verdict.nearest())) or said("none was found")))
     forms = {"chosen": verdict.fused.form}
     if raw.fused and str(raw.fused.form) != str(verdict.fused.form):
         forms["with raw sums"] = raw.fused.form

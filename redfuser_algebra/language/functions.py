@@ -147,6 +147,8 @@ def argtopk(expr: Operand, axis: str, k: int | Expr, where: Operand | None = Non
 
 
 def _top(monoid: str, expr: Operand, axis: str, k: int | Expr, where: Operand | None, out: str) -> Expr:
+    if isinstance(k, str):
+        raise OperatorError(f"{monoid} with the axis {axis!r} and k = {k!r}", "the axis comes first", f'write ra.{monoid}(x, "{k}", {axis})')
     axis, operands = _one_axis(monoid, axis), (lift(expr),) if where is None else (lift(expr), lift(where))
     _check_axis(monoid, operands, axis)
     if out in operands[0].axes or out in operands[-1].axes:

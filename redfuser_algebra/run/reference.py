@@ -5,7 +5,7 @@ In: an operator, its form and a bound call.  Out: the outputs in the operator's 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run.call import environment_of, structured
+from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.environment import Environment, filled
 from redfuser_algebra.run.evaluate import evaluate
 from redfuser_algebra.run.state import State, advanced, finalize, identity, lift, mapped, merge
@@ -32,6 +33,13 @@ def reference(operator: Operator, binding: Binding) -> object:
     """
     environment = environment_of(operator, binding)
     return structured(operator, evaluate(operator.outputs, environment), environment)
+
+
+def as_written(operator: Operator, operands: Mapping[str, object]) -> object:
+    """The operator as written, for arrays and scalars by name, in the dtypes that a fused form would give."""
+    binding = operator.bind(**operands)
+    dtypes = result_dtypes(operator, {name: array.dtype for name, array in binding.arrays.items()}, binding.params)
+    return in_dtypes(operator, reference(operator, binding), dtypes)
 
 
 def fused_by_fold(operator: Operator, form: FusedForm, binding: Binding) -> object:

@@ -12,6 +12,8 @@ from redfuser_algebra.language.errors import OperatorError
 
 _OURS = tuple(str(Path(module).resolve().parent) for module in (__file__, np.__file__)) + (str(Path(__file__).resolve().parents[2]),)
 
+_INSTALLED = str(Path(np.__file__).resolve().parents[1])
+
 
 def refused(asked: str, failed: str, remedy: str) -> OperatorError:
     """An error of traced code, with the line it happened in."""
@@ -19,13 +21,18 @@ def refused(asked: str, failed: str, remedy: str) -> OperatorError:
 
 
 def excerpt(frame: FrameType | None = None) -> str:
-    """The innermost line, from a frame outwards, that is neither NumPy's, torch's nor ours; "" if there is none."""
+    """The innermost line, from a frame outwards, that is neither NumPy's, torch's nor ours; "" if there is none.
+
+    A line of another installed package comes after the user's line that led there.
+    """
+    places = []
     frame = frame or sys._getframe(1)
-    while frame is not None and _inside(frame.f_code.co_filename):
+    while frame is not None:
+        if not _inside(frame.f_code.co_filename):
+            places.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    if frame is None:
-        return ""
-    return "    " + line_of(frame.f_code.co_filename, frame.f_lineno)
+    own = next((place for place in places if not place[0].startswith(_INSTALLED)), None)
+    return "\n".join("    " + line_of(*place) for place in dict.fromkeys(filter(None, (own, *places[:1]))))
 
 
 def line_of(name: str, number: int) -> str:

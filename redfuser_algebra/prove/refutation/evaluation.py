@@ -58,8 +58,10 @@ class Node:
     fixed: np.ndarray
 
     def stretched(self, dim: int, length: int) -> Node:
-        """The node with `length` entries along a dimension."""
+        """The node with `length` entries along a dimension.  Raises Unsupported where it has another number of them."""
         shape = list(self.value.shape)
+        if shape[dim] not in (1, length):
+            raise Unsupported(f"an axis of {shape[dim]} elements where another part has {length}")
         shape[dim] = length
         return Node(np.broadcast_to(self.value, shape), np.broadcast_to(self.fixed, shape))
 

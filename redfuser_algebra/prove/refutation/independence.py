@@ -81,8 +81,8 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
                 yield from ((shape, domains) for shape in shapes)
     for domains in used:
         yield from ((shape, domains) for shape in _others(problem, reduction, domains))
-    for often in (1, _CROWD * problem.order):
-        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often) if used)
+    for often in (1, _CROWD * problem.order) if used else ():
+        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often))
 
 
 def _has_values(problem: Problem, shape: Shape, domains: list[Domain], effort: Effort) -> bool:
