@@ -83,6 +83,7 @@ odd_bytes = ptx("prmt.b32 $0, $1, $2, 0x7531;", "r", "rr")
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows_{pair}(p, right, lane, width, tile, columns, o):
     """o += p · right for `tile` rows of bytes at `right`; a lane's columns of o lie side by side, four in every sixteen."""
+    right = i4(right + chunk_at(lane, 0, width, tile))
     for k in range(tile // 32):
         a = cuda.local.array(4, i4)
         for r in range(2):
@@ -90,7 +91,7 @@ def add_weighted_rows_{pair}(p, right, lane, width, tile, columns, o):
                 i = 8 * k + 4 * h
                 a[r + 2 * h] = pack_{left}(p[r, i], p[r, i + 1], p[r, i + 2], p[r, i + 3])
         for n in range(columns // 16):
-            b, i = load_turned_matrices(i4(right + chunk_at(i4(32 * k + lane), n, width, tile))), 4 * n
+            b, i = load_turned_matrices(further(right, 32 * k, n, width, tile)), 4 * n
             o[0, i], o[0, i + 2], o[1, i], o[1, i + 2] = mma_{pair}(a[0], a[1], a[2], a[3], even_bytes(b[0], b[1]), even_bytes(b[2], b[3]), o[0, i], o[0, i + 2], o[1, i], o[1, i + 2])
             o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3] = mma_{pair}(a[0], a[1], a[2], a[3], odd_bytes(b[0], b[1]), odd_bytes(b[2], b[3]), o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3])
 '''

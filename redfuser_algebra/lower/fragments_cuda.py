@@ -35,17 +35,26 @@ def chunk_at(row, chunk, width, height):
     return i4(i4(i4(chunk >> 3) * i4(height * 128)) + i4(i4(row << 7) + i4(i4(i4(chunk & 7) ^ i4(row & 7)) << 4)))
 '''
 
+_FURTHER = '''
+@cuda.jit(device=True, forceinline=True)
+def further(place, rows, chunks, width, height):
+    """So many rows and chunks further on, if both have no bits in common with the row and the chunk at `place`: where these are known, so is the distance."""
+    distance = chunk_at(rows, chunks, width, height)
+    return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
+'''
+
 LOAD = '''
 @cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
     """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))
+    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
+    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
     for panel in range(width // 128):
         chunk = i4((thread & 7) + 8 * panel)
-        there = chunk * CHUNK < columns
+        there = i4(chunk * CHUNK) < columns
         for i in range(height * 8 // threads):
-            row = i4(first + i * (threads // 8))
-            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
+            row = i4(first + i4(i * (threads // 8)))
+            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
             if vector:
                 copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
@@ -67,23 +76,25 @@ def multiply(a, b, n, s):
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
-    inner, outer, across, low = i4(lane & 15), i4(lane >> 4), i4((lane & 7) + i4(lane >> 4 << 3)), i4(lane >> 3 & 1)
+    left = i4(left + chunk_at(i4(lane & 15), i4(lane >> 4), width, 16))
+    right = i4(right + chunk_at(i4((lane & 7) + i4(lane >> 4 << 3)), i4(lane >> 3 & 1), width, tile))
     for k in range(steps):
-        a = load_matrices(i4(left + chunk_at(inner, i4(2 * k + outer), width, 16)))
+        a = load_matrices(further(left, 0, 2 * k, width, 16))
         for n in range(tile // 16):
-            multiply(a, load_matrices(i4(right + chunk_at(i4(16 * n + across), i4(2 * k + low), width, tile))), n, s)
+            multiply(a, load_matrices(further(right, 16 * n, 2 * k, width, tile)), n, s)
+        unrolled()
 '''
 
 _WEIGHTED_HALF = '''
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
     """o += p · right for `tile` rows at `right`; the weights become factors where they are."""
-    inner, outer = i4(lane & 15), i4(lane >> 4)
+    right = i4(right + chunk_at(i4(lane & 15), i4(lane >> 4), width, tile))
     for k in range(tile // 16):
         i, j = 4 * k, 4 * k + 2
         a = pack(p[0, i], p[0, i + 1]), pack(p[1, i], p[1, i + 1]), pack(p[0, j], p[0, j + 1]), pack(p[1, j], p[1, j + 1])
         for n in range(columns // 16):
-            multiply(a, load_turned_matrices(i4(right + chunk_at(i4(16 * k + inner), i4(2 * n + outer), width, tile))), n, o)
+            multiply(a, load_turned_matrices(further(right, 16 * k, 2 * n, width, tile)), n, o)
 '''
 
 _TAKE_HALF = '''
@@ -328,4 +339,4 @@ def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
     half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])

@@ -123,7 +123,7 @@ class _Printer:
         width = f"n_{operand.columns}"
         place = f"({row} * {width} + {column})" if column != "0" else f"{row} * {width}"
         load, size = ("load_tile_of_bytes", "") if operand.kind else ("load_tile", " * SIZE")
-        return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, n_{operand.rows} - {row}, {width} - {column}, "
+        return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, i4(n_{operand.rows} - {row}), {width} - {column}, "
                 f"{self.parts.height(operand)}, WIDTH_{name}, vector, thread, THREADS)"]
 
     # the kernel
@@ -222,7 +222,7 @@ class _Printer:
         axis = self.program.axis
         lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), "if ahead < end:", f"    fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})",
                  "copies_end()", "wait_for_all_but_the_last()", *(["async_fence()"] if self.wgmma else []), "cuda.syncthreads()", "tile = shared + STAGES + half * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
-                 f"many = i4(min(TILE, n_{axis} - t0))", "seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)"]
+                 f"many = min(i4(TILE), i4(n_{axis} - t0))", "seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)"]
         if self.parts.scores:
             lines += ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
         lines += [self._multiplied(s) for s in self.parts.scores]
@@ -295,7 +295,7 @@ class _Printer:
         """Whether every element of the tile takes part; "" where that cannot be told."""
         masks = {update.mask for update in self.program.updates} - {None}
         found = [must_hold(mask, self._bounds("t0")) for mask in masks]
-        return "" if None in found else " and ".join([f"t0 + TILE <= n_{self.program.axis}", *sorted(found)])
+        return "" if None in found else " and ".join(["many == TILE", *sorted(found)])
 
     def _results(self) -> list[str]:
         """What the rows come to, and their way to memory."""
