@@ -18,7 +18,7 @@ from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.run.audit import case
 from redfuser_algebra.run.cuda import made_cuda
-from redfuser_algebra.run.export import exported_cuda
+from redfuser_algebra.run.export import draws, exported_cuda
 
 SOME = ("softmax", "variance", "cross_entropy", "argmax_argmin", "softmax_entropy", "layernorm", "covariance", "count_max", "topk_mean_fixed", "moment_of_inertia")
 
@@ -128,6 +128,22 @@ def test_arrays_may_begin_anywhere(shift):
     made = kernel("layernorm")
     _, error = run(made, drawn_case(made, 77), shifts=(shift, 0, 3))
     assert error <= limit(made)
+
+
+@needs_toolchain
+def test_truth_values_come_in_vectors_where_rows_are_aligned():
+    @ra.operator
+    def kept(x: "l", k: "l"):
+        return ra.sum(x, "l", where=k)
+
+    made = made_cuda(kept, ra.fuse(kept).form)
+    assert made.signature.arrays["k"] == "b1"
+    for length, shifts in ((703, (1,)), (8192, ())):
+        binding = case(made, draws(kept), length, 0)
+        ran, error = run(made, binding, shifts=shifts)
+        moved = sum(t.moved for kind, t in ran.counts.traffic.items() if kind.startswith("global"))
+        ideal = sum(a.nbytes for a in (*made.given(binding), *ran.outputs) if isinstance(a, np.ndarray))
+        assert error <= limit(made) and (shifts or moved <= 1.02 * ideal)
 
 
 @needs_toolchain

@@ -298,6 +298,27 @@ def whole(x, least, most):
 _WHEN = "{{.reg .pred p; setp.ne.s32 p, {}, 0; {}}}"
 """A load where a condition holds; elsewhere there are zeros, and memory is left alone."""
 
+_OTHERS = '''
+load_bytes = ptx("{load}", "l", "lr")
+load_pair_of_wholes = ptx("{{.reg .pred p; setp.ne.s32 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; @p ld.global.nc.v2.b64 {{$0, $1}}, [$2];}}", "ll", "lr")
+
+
+@cuda.jit(device=True, forceinline=True)
+def load_truths(pointer, there, v, first):
+    """As many truth values as a vector has numbers, or False."""
+    found = load_bytes(pointer, there)
+    for k in range(VECTOR):
+        v[first + k] = i4(found >> 8 * k & 255) != 0
+
+
+@cuda.jit(device=True, forceinline=True)
+def load_wholes(pointer, there, v, first):
+    """As many whole numbers as a vector has numbers, or zeros."""
+    for k in range(VECTOR // 2):
+        v[first + 2 * k], v[first + 2 * k + 1] = load_pair_of_wholes(pointer + 16 * k, there)
+'''
+"""What is no real number, beside vectors of such."""
+
 _FULL = '''
 load_{count} = ptx("{load}", "{results}", "lr")
 load_one = ptx("{one}", "{letter}", "lr")
@@ -352,6 +373,13 @@ def used(definitions: str, bodies: str, extremes: str = _EXTREMES) -> str:
     """What bodies use of the definitions here and of further ones, and what those need in turn."""
     found = reachable("\n".join([_MACHINE, extremes, _FUNCTIONS, definitions]), names_in(bodies))
     return found.replace("\n\n\n", "\n\n")
+
+
+def accesses_of_others(dtype: str) -> str:
+    """The source of load_truths and load_wholes beside vectors of numbers of a dtype."""
+    count = 16 // BYTES[dtype]
+    load = f"mov.b64 $0, 0; @p ld.global.nc.b64 $0, [$1];" if count == 8 else f".reg .b{8 * count} w; mov.b{8 * count} w, 0; @p ld.global.nc.b{8 * count} w, [$1]; cvt.u64.u{8 * count} $0, w;"
+    return _OTHERS.format(load=_WHEN.format("$2", load))
 
 
 def accesses(dtype: str) -> str:

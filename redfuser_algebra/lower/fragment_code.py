@@ -150,8 +150,8 @@ class FragmentCode(Function):
     # how they are written
 
     def line(self, text: str) -> None:
-        """A statement, in the dialect of CUDA kernels."""
-        super().line(in_dialect(text))
+        """A statement, in the dialect of CUDA kernels; angles are made small in float64, which takes no memory."""
+        super().line(in_dialect(re.sub(r"\bnp\.(cos|sin)\(", r"\1(", text)))
 
     def _depth(self, term: Expr) -> int:
         """What a row's state enters into is computed for each row, be the component without rows."""

@@ -7,7 +7,7 @@ several blocks share one: each leaves its state in memory, and a second launch j
 """
 from __future__ import annotations
 
-from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, used
+from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, accesses_of_others, used
 from redfuser_algebra.lower.device_functions import RowFunctions
 from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
 from redfuser_algebra.lower.formulas_cpu import indented
@@ -16,6 +16,9 @@ from redfuser_algebra.lower.tile import TileProgram
 
 SLOTS = 16
 """Elements of a row that a thread holds at a time: of all inputs together, or of each if maps read them again."""
+
+_LOADS = {"b1": ("load_truths", ""), "i8": ("load_wholes", " * 8")}
+"""How what is no real number is loaded, and the size of one."""
 
 SECTOR = 32
 """Bytes that memory hands out at a time: the first whole vector of a row begins such a piece."""
@@ -59,7 +62,7 @@ class RowPrinter:
         vector = 16 // BYTES[self.dtype]
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
         constants = [f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1"]
-        body = "\n\n".join([used(accesses(self.dtype), text), "\n".join(constants) + "\n", text])
+        body = "\n\n".join([used(accesses(self.dtype) + accesses_of_others(self.dtype), text), "\n".join(constants) + "\n", text])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs)
 
     def _real_maps(self) -> list[int]:
@@ -88,15 +91,19 @@ class RowPrinter:
             vector = [f"load_vector(p_{name} + place * SIZE, full, v_{name}, flight * VECTOR)"]
             single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, full)"]
             lines += indented(indented(vector if number == 0 else [f"if even_{name}:", *indented(vector), "else:", *indented(single)]))
+        for name in self.others:
+            own = f"{self.names[name]}[o_{name} + sel({{}}, {{}}, i4(0))]"
+            load, size = _LOADS[self.signature.arrays[name]]
+            lines += indented(indented([f"if even_{name}:", f"    {load}(p_{name} + place{size}, full, v_{name}, flight * VECTOR)", "else:", "    for k in range(VECTOR):",
+                                        f"        v_{name}[flight * VECTOR + k] = {own.format('full', 'i4(place + k)')}"]))
         lines += ["    edge = first == 0 and thread < edges", "    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
         lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, edge)" for name in self.streams]
-        for name in self.others:
-            lines += ["    for slot in range(SLOTS):", f"        v_{name}[slot] = {self.names[name]}[o_{name} + sel(ok[slot], at[slot], i4(0))]"]
+        lines += [f"    v_{name}[TILE] = {self.names[name]}[o_{name} + sel(edge, at[TILE], i4(0))]" for name in self.others]
         return ["@cuda.jit(device=True)", *lines]
 
     def _load_arguments(self) -> list[str]:
         return ["first", "thread", "span", "begin", "head", "vectors", "edges", *(f"p_{n}" for n in self.streams), *(f"even_{n}" for n in self.streams[1:]),
-                *(part for n in self.others for part in (self.names[n], f"o_{n}")), "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
+                *(part for n in self.others for part in (self.names[n], f"o_{n}", f"p_{n}", f"even_{n}")), "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
 
     def _store(self) -> list[str]:
         return ["@cuda.jit(device=True)", "def store(pointer, even, ok, at, y):", '    """Write a tile of the row."""', "    for flight in range(FLIGHT):",
@@ -202,7 +209,13 @@ class RowPrinter:
         lead = f"p_{self.streams[0]} + begin * SIZE" if self.streams else "0"
         return [*self._part(), f"head = min((-({lead}) & {SECTOR - 1}) // SIZE, length)",
                 "vectors = i4((length - head) // VECTOR)", "edges = i4(length - vectors * VECTOR)",
-                *(f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:])]
+                *(f"even_{name} = (p_{name} + (begin + head) * SIZE) % 16 == 0" for name in self.streams[1:]),
+                *(line for name in self.others for line in self._pointed(name))]
+
+    def _pointed(self, name: str) -> list[str]:
+        """Where whole numbers or truth values of the row lie, and whether those of a vector can be loaded together."""
+        size, vector = ("", "VECTOR") if self.signature.arrays[name] == "b1" else (" * 8", "16")
+        return [f"p_{name} = address({self.names[name]}) + o_{name}{size}", f"even_{name} = (p_{name} + (begin + head){size}) % {vector} == 0"]
 
     def _part(self) -> list[str]:
         return ["begin = part * piece", f"length = max(min(piece, n_{self.program.axis} - begin), i8(0))"]
