@@ -8,6 +8,7 @@ import pytest
 from cuda_kernels import drawn_case, kernel
 
 from redfuser_algebra.ptx import execute, kept
+from redfuser_algebra.ptx.alike import unified
 from redfuser_algebra.ptx.compile import CompileError, Compiled, arguments, compiled, toolchain_missing, translated
 from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
@@ -119,3 +120,51 @@ def test_a_kernel_that_was_compiled_before_is_executed_without_compiling(monkeyp
     given = made.given(drawn_case(made, 40))
     first, second = (execute.KernelFile(made.source).run(given) for _ in range(2))
     assert len(compilations) == 1 and second.binaries == first.binaries and np.array_equal(first.outputs, second.outputs)
+
+
+FILE = """
+from numba import cuda
+def adding(number):
+    @cuda.jit(device=True)
+    def added(x):
+        return x + number + MORE
+    return added
+added = adding(2)
+@cuda.jit(device=True)
+def first(x):
+    return added(x) * (1, 3)[1]
+def make(by):
+    @cuda.jit
+    def kernel(x):
+        x[cuda.threadIdx.x] = first(x[cuda.threadIdx.x]) * by
+    return kernel
+MORE = 0
+"""
+
+
+@needs_toolchain
+@pytest.mark.parametrize(("old", "new", "both"), [
+    ("", "\n\n", (True, True)), ("MORE = 0", "MORE = False", (False, False)), ("MORE = 0", "MORE = 0.0", (False, False)), ("adding(2)", "adding(2.0)", (False, False)),
+    ("x + number", "x - number", (False, False)), ("(1, 3)", "(1, 3.0)", (True, False)), ("added(x) *", "added(x) +", (True, False)), ("device=True", "device=True, forceinline=True", (False, False))])
+def test_functions_that_files_write_alike_are_one(old, new, both):
+    """Whatever a function refers to tells it from others; where it stands does not."""
+    def functions(text):
+        names = {}
+        exec(text, names)
+        kernel = names["make"](1)
+        unified(kernel.py_func)
+        return names["added"], names["first"]
+
+    assert tuple(a is b for a, b in zip(functions(FILE), functions(new + FILE if old == "" else FILE.replace(old, new)), strict=True)) == both
+
+
+@needs_toolchain
+def test_what_was_compiled_for_one_file_serves_another(monkeypatch, tmp_path):
+    """The fold of a variance is its own; its tiles are loaded as those of other rows."""
+    monkeypatch.setenv("REDFUSER_CACHE_DIR", str(tmp_path))
+    files, compiled_for = [execute.KernelFile(kernel(name).source) for name in ("kurtosis", "variance")], []
+    for name, file in zip(("kurtosis", "variance"), files, strict=True):
+        file.run(kernel(name).given(drawn_case(kernel(name), 40)))
+        compiled_for.append([*file.names["load"].overloads])
+    one, two = (file.names for file in files)
+    assert one["load"] is two["load"] and one["fold"] is not two["fold"] and compiled_for[0] == compiled_for[1]

@@ -13,7 +13,7 @@ from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
-from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved
+from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved, nothing_of
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
@@ -154,7 +154,7 @@ class ColumnFunctions(RowFunctions):
         updates = {u.name: u for u in self.program.updates}
         if name in updates:
             monoid = MONOIDS[updates[name].monoid]
-            return "i8(-1)" if monoid.indexed else Accumulator("", "max" if monoid.counted else monoid.name, self.storage.held[name].type).identity()
+            return nothing_of("max" if monoid.counted and not monoid.indexed else monoid.name, self.storage.held[name].type)
         if name.endswith(WON):
             return "inf" if updates[name.removesuffix(WON)].monoid == "argmin" else "-inf"
         return "i8(-1)"

@@ -74,7 +74,7 @@ class RowFunctions:
         found = ["i4(0)"]
         for name, variable in self.storage.held.items():
             if name in updates:
-                found.append(Accumulator("", updates[name].monoid, variable.type).identity())
+                found.append(nothing_of(updates[name].monoid, variable.type))
             elif name not in values:
                 found.append("inf" if updates[name.removesuffix(WON)].monoid == "argmin" else "-inf")
         return found
@@ -351,6 +351,12 @@ def takes_long(term: Expr, axes: set[str]) -> bool:
     if term.op == "divide":
         return bool(axes & set(term.args[1].axes))
     return term.op in LONG or term.op == "power" and not (term.args[1].op == "const" and term.args[1].value in (1, 2, 3, 4))
+
+
+def nothing_of(monoid: str, type_: str) -> str:
+    """The state of no elements as code; whole numbers say their type, as literals have types of their own, for which functions would be compiled once more."""
+    text = Accumulator("", monoid, type_).identity()
+    return f"{type_}({text})" if type_ in ("i8", "b1") else text
 
 
 OVER = {"sum": "sum_over", "prod": "prod_over", "max": "larger_over", "min": "smaller_over", "fmax": "fmax_over", "fmin": "fmin_over"}

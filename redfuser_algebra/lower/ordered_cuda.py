@@ -36,5 +36,5 @@ class OrderedRowPrinter(ColumnPrinter):
         """Tile after tile; in a join, the parts are the only one."""
         functions, parts = self.functions, self._joined_parts()
         kept = [f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in zip(self._numbers(), functions.identities(), strict=True)]
-        return [*self._empty(), "first, more = 0, True", "while more:", *indented([*parts, "else:", *indented([*self._loaded(), self._folded()]),
+        return [*self._empty(), "first, more = i8(0), True", "while more:", *indented([*parts, "else:", *indented([*self._loaded(), self._folded()]),
                 *self._merges(), "first += slots * span", "more = first < length and not joins", *kept])]

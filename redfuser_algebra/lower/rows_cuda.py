@@ -122,7 +122,7 @@ class RowPrinter:
 
     def _sweep(self) -> list[str]:
         """From the state of no elements to that of all."""
-        return [*self._empty(), "first = 0", "more = not joins", "while more:", *indented([*self._loaded(), self._folded(), *self._onward()]),
+        return [*self._empty(), "first = i8(0)", "more = not joins", "while more:", *indented([*self._loaded(), self._folded(), *self._onward()]),
                 *self._joined_parts(), *self._merges()]
 
     def _folded(self) -> str:
@@ -281,7 +281,7 @@ class RowPrinter:
     def _maps(self) -> list[str]:
         """Every thread writes its elements, from registers if the row was one tile."""
         writes = [line for place in self.program.maps for line in (self.functions.called(f"map_{place}", {}), *self._map_written(place))]
-        return ["long = first > FLIGHT * span", "first, more = 0, True", "while more:", *indented(["if long:", *indented(self._loaded()), *writes, *self._onward()])]
+        return ["long = first > FLIGHT * span", "first, more = i8(0), True", "while more:", *indented(["if long:", *indented(self._loaded()), *writes, *self._onward()])]
 
     def _map_written(self, place: int) -> list[str]:
         axis = self.program.axis

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from redfuser_algebra.ptx.alike import unified
 from redfuser_algebra.ptx.compile import Compiled, arguments, linked, translated
 from redfuser_algebra.ptx.kept import keep, kept
 from redfuser_algebra.ptx.machine import Counts, Machine, Mode, read_kernel
@@ -59,6 +60,7 @@ class KernelFile:
             if binary is None:
                 kernel = self.names["make"](*chosen)
                 if chosen not in self.code:
+                    unified(kernel.py_func)
                     self.code[chosen] = translated(kernel.py_func, types, kernel.targetoptions["launch_bounds"])
                 binary = linked(self.code[chosen], architecture)
                 keep(binary, self.text, chosen, types, architecture)
