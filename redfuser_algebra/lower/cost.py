@@ -79,6 +79,11 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
                 bool(program.running) and not program.folds, 8 * IN_ORDER * bool(steps))
 
 
+def is_costly(term: Expr) -> bool:
+    """Whether a term is worth memory to keep it in: it takes a sum over an axis, or an exponential or its like."""
+    return any(part.op == "reduce" or part.op in CURVES for part in subterms(term))
+
+
 def _is_triangle(program: TileProgram, mask: Expr | None) -> bool:
     """Whether a mask compares positions along the reduced axis with those of rows of a block."""
     if mask is None:

@@ -4,13 +4,15 @@ In: formulas and the variables that their symbols are.  Out: the definitions, an
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.lower.cost import is_costly
 from redfuser_algebra.lower.functions_cpu import Function, Leaf, computed_in_single
+from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -32,7 +34,10 @@ class Step:
 
 
 class FormulaPrinter:
-    """The functions printed so far, and where things are kept.  While `in_pieces` holds, functions go over a piece of a tile."""
+    """The functions printed so far, and where things are kept; `buffers` are allocated once per call.
+
+    While `in_pieces` holds, functions go over a piece of a tile.
+    """
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         self.program, self.signature = program, signature
@@ -40,6 +45,7 @@ class FormulaPrinter:
         self.fixed = signature.sizes | {copy: signature.sizes[axis] for copy, axis in program.copies.items() if axis in signature.sizes}
         self.short = {u.axes[-1] for u in program.updates if MONOIDS[u.monoid].counted}
         self.functions: list[str] = []
+        self.buffers: list[str] = []
         self.in_pieces = False
 
     def size(self, axis: str) -> str:
@@ -80,6 +86,8 @@ class FormulaPrinter:
 
     def _assign(self, function: Function, step: Step) -> None:
         function.partial, target = step.partial, step.target
+        for term in dict.fromkeys(_computed_again(step.value, target.columns)):
+            self._keep(function, term)
         if target.columns:
             into = function.argument(target.name, step.given or target.at_row())
             self.nested(function, target.columns, lambda: self.write(function, into, target.columns, step.value, target.type))
@@ -87,6 +95,14 @@ class FormulaPrinter:
             function.line(f"{target.name} = {function.code(step.value).to(target.type).text}")
             function.results[target.name] = step.given or target.at_row()
         function.forget(step.symbol)
+
+    def _keep(self, function: Function, term: Expr) -> None:
+        """A term goes to a buffer, where loops over other axes find it."""
+        axes, type_ = self.program.columns(term.axes), function.type_in_loop(term)
+        name = f"H{len([line for line in self.buffers if line.startswith('H')]) + 1}"
+        self.buffers.append(f"{name} = empty(({', '.join(map(self.size, axes))},), {type_})")
+        self.nested(function, axes, lambda: self.write(function, function.argument(name, name), axes, term, type_))
+        function.nest[0].known[term, function.partial] = Code(f"{name}[{', '.join(map(function.index, axes))}]", type_)
 
     def _is_produced(self, name: str) -> bool:
         return name in {producer.name for producer in self.program.producers}
@@ -110,6 +126,19 @@ class FormulaPrinter:
         if text not in self.functions:
             self.functions.append(text)
         return function.call()
+
+
+def _computed_again(term: Expr, loops: tuple[str, ...]) -> Iterator[Expr]:
+    """Costly parts of a term that open loops, outermost first, would compute again, as they run over an axis that those lack."""
+    inside = loops[:max((place for place, axis in enumerate(loops, 1) if axis in term.axes), default=0)]
+    if not set(inside) <= set(term.axes) and is_costly(term):
+        yield term
+    elif term.op == "reduce":
+        for each in (term.body, term.mask):
+            yield from _computed_again(each, (*inside, term.axis)) if each is not None else ()
+    else:
+        for each in term.args:
+            yield from _computed_again(each, inside)
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -138,6 +138,11 @@ class Function:
         kind = self.types[term]
         return {"i": "i8", "b": "b1"}.get(kind) or ("f8" if depth == 0 or self.wide == "real" and not self._varies(term) else self.wide)
 
+    def type_in_loop(self, term: Expr) -> str:
+        """The type in which a loop over columns computes a term."""
+        self._learn_types(term)
+        return self._type(term, 1)
+
     def _varies(self, term: Expr) -> bool:
         """Whether a term is another one for each element of a tile."""
         return any(f"tile {axis}" in self.sizes for axis in term.axes)

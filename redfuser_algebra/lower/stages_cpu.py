@@ -32,12 +32,11 @@ LANES = 64
 
 
 class StagePrinter(OrderedPrinter):
-    """`buffers` are allocated once per call, `reshaped` are their parts that a tile uses, `summed` what matrix products sum
-    over; of `fetched` inputs the next fold fetches the next tile; exponentials that are `kept` lie in a buffer."""
+    """`reshaped` are the parts of buffers that a tile uses, `summed` is what matrix products sum over; of `fetched` inputs
+    the next fold fetches the next tile; exponentials that are `kept` lie in a buffer."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
         super().__init__(program, signature)
-        self.buffers: list[str] = []
         self.reshaped: list[str] = []
         self.fetched: list[str] = []
         self.summed: list[str] = []

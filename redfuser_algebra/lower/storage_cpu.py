@@ -20,7 +20,7 @@ _OURS = re.compile(r"t\d+|[inbo]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prang
                    r"|multiply|turned|gathered|dotted|panel|(wide|narrow)_rows|square|binding|HOST|WIDE|ROWS|VECTORS|DOTS|I32|I64"
                    r"|lane|lanes[48]|keys[48]|rank|bound|wanted|value|highest|ordered|left_over|precedes|MOST[48]|finite|_finite|anchored|times|_beats|_of_lanes|_lanes|_order|_highest"
                    r"|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8|EXACT|_plus|_polynomial|_reduced"
-                   r"|wide_vectors|seldom|ahead|touch|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|fill|copy|join(_.+)?|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[EMP]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|pieces?|apart|minus|fit|middle|sound|c\d+|begins|map|replay|go_on|begin_maps|size|power")
+                   r"|wide_vectors|seldom|ahead|touch|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|fill|copy|join(_.+)?|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[EHMP]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|pieces?|apart|minus|fit|middle|sound|c\d+|begins|map|replay|go_on|begin_maps|size|power")
 
 
 @dataclass(frozen=True)
