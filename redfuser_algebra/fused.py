@@ -53,9 +53,9 @@ class NotFusable(RedfuserError):
     def __init__(self, verdict: Verdict) -> None:
         self.verdict, self.refusal = verdict, verdict.refusal
         cut = len(self.refusal.passes)
-        several = f"run it in {cut} passes, ra.decide(…).in_passes(), or " if cut > 1 else ""
+        several = f"run it in {cut} passes (in_passes() of its verdict, `redfuser export --passes`), or " if cut > 1 else ""
         super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}",
-                         f"{several}look for a variant that fuses, ra.decide(…).nearest()")
+                         f"{several}look for a variant that fuses (nearest() of its verdict, `redfuser fuse`)")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,14 @@ def test_reductions_are_numpy_s(name, rng):
     np.testing.assert_allclose(value(getattr(ra, name)(X, "b"), x), getattr(np, name)(x, axis=0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("axis, dims", [("l", (1,)), ("b", (0,)), ("b l", (0, 1))])
+def test_softmax_and_logsumexp_are_about_the_largest_element(axis, dims, rng):
+    x = 1000 + rng.standard_normal((3, 5))
+    weights = np.exp(x - x.max())
+    np.testing.assert_allclose(value(ra.softmax(X, axis), x), weights / weights.sum(dims, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(value(ra.logsumexp(X, axis), x), np.log(weights.sum(dims)) + x.max(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", "sum prod mean var std any all".split())
 def test_masked_elements_take_no_part(name, rng):
     x = rng.standard_normal((3, 6))

@@ -137,6 +137,8 @@ READINGS = {
     "mean(x[l], axis=l)": "sum(x[l], l) / size(l)",
     "m = max(x[l], l); x[l] - m": "x[l] - max(x[l], l)",
     "a = x[l]\nb = a + a\nb * b": "(x[l] + x[l]) * (x[l] + x[l])",
+    "softmax(x[l], l)": "exp(x[l] - max(x[l], l)) / sum(exp(x[l] - max(x[l], l)), l)",
+    "sort(x[l], l)": "-topk(-x[l], l, size(l), name=sorted_l)",
     "sigmoid(a)": "0.5 * tanh(0.5 * a) + 0.5",
     "divide(a, b, where_zero=0)": "where(b == 0, 0, a / b)",
     "  \n sum(x[l],\n   l)\n": "sum(x[l], l)",
@@ -178,6 +180,10 @@ def test_primes_belong_to_symbols():
     assert parse("exp(m - m')", symbols=SYMBOLS) is ra.exp(SYMBOLS["m"] - SYMBOLS["m'"])
     assert parse("cast(m', 'float16')", symbols=SYMBOLS) is ra.cast(SYMBOLS["m'"], "float16")
     assert text(SYMBOLS["s''"] * 2) == "s'' * 2"
+
+
+def test_elements_of_a_sorted_axis_are_no_inputs_of_it():
+    assert parse_operator("sum(sort(x, l) * index(sorted_l), sorted_l) + median(x, l)").inputs == {"x": ("l",)}
 
 
 def test_declared_names_are_the_only_ones():

@@ -254,6 +254,7 @@ REFUSED = [
     (lambda x: "text", ROW, "neither an array nor a number", ""),
     (lambda x: np.cov(x, x), TABLE, "joined end to end", ""),
     (lambda x: np.linalg.norm(x, 2, axis=(0, 1)), TABLE, "a matrix norm", ""),
+    (lambda x: __import__("sympy").flatten(x), ROW, "a Python loop", "sympy"),
 ]
 
 

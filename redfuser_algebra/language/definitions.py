@@ -139,7 +139,8 @@ def _values_of_call(node: ast.Call, axes: tuple[str, ...]) -> Iterator:
     given = _arguments(name, node)
     inner = axes
     if is_reduction(name) or name in SCANS:
-        made = _axes(given["name"]) if "name" in given else ["top"] if "topk" in name else []
+        unnamed = ["top"] if "topk" in name else [f"sorted_{axis}" for axis in _axes(given.get("axis"))] if "sort" in name else []
+        made = _axes(given["name"]) if "name" in given else unnamed
         reduced = [axis for axis in _axes(given.get("axis")) if axis not in axes]
         inner = (*(axis for axis in axes if axis not in made), *reduced)
     for key, value in given.items():

@@ -25,8 +25,8 @@ OPERATORS = {
     ast.Or: "logical_or", ast.USub: "negative", ast.Invert: "logical_not", ast.Not: "logical_not", ast.Eq: "equal",
     ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
 }
-REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "topk", "argtopk", "count", "mean", "var",
-              "std", "take")
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "topk", "argtopk", "sort", "argsort", "quantile",
+              "median", "count", "mean", "var", "std", "softmax", "logsumexp", "take")
 SCANS = ("scan", "cumulative", "previous")
 WORDS = {name: getattr(functions, name) for name in (
     *REDUCTIONS, "index", "size", "square", "sigmoid", "relu", "clip", "divide", "round", "cast")} | {

@@ -18,8 +18,8 @@ from redfuser_algebra.language.errors import OperatorError, undeclared
 from redfuser_algebra.language.expr import Expr, call, lift, subterms
 from redfuser_algebra.language.names import unused
 
-__all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std take index size
-    exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
+__all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std softmax logsumexp take
+    index size exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
     power where square sigmoid relu clip divide round cast reduce""".split()
 
 Operand = Expr | Number
@@ -170,19 +170,19 @@ def _count_operand(k: int | Expr) -> Expr:
 
 def sort(expr: Operand, axis: str, name: str | None = None) -> Expr:
     """All elements along `axis`, smallest first, on a new axis `name` of the same length."""
-    out = name or fresh_axis(f"sorted_{axis}", lift(expr))
+    out = name or _sorted_axis("sort", expr, axis)
     return -_top("topk", -lift(expr), axis, size(axis), None, out)
 
 
 def argsort(expr: Operand, axis: str, name: str | None = None) -> Expr:
     """The positions of all elements along `axis`, that of the smallest first, of equals the lowest, on a new axis."""
-    out = name or fresh_axis(f"sorted_{axis}", lift(expr))
+    out = name or _sorted_axis("argsort", expr, axis)
     return _top("argtopk", -lift(expr), axis, size(axis), None, out)
 
 
 def quantile(expr: Operand, axis: str, q: Operand) -> Expr:
     """What a share q of the elements along `axis` stays below, between neighbours linearly: numpy.quantile's default."""
-    out = fresh_axis(f"sorted_{axis}", lift(expr))
+    out = _sorted_axis("quantile", expr, axis)
     place, ordered = lift(q) * (size(axis) - 1), sort(expr, axis, out)
     low = floor(place)
     below, above = take(ordered, low, out), take(ordered, minimum(low + 1, size(axis) - 1), out)
@@ -191,9 +191,14 @@ def quantile(expr: Operand, axis: str, q: Operand) -> Expr:
 
 def median(expr: Operand, axis: str) -> Expr:
     """The middle element along `axis`, or the mean of the two in the middle."""
-    out = fresh_axis(f"sorted_{axis}", lift(expr))
+    out = _sorted_axis("median", expr, axis)
     ordered = sort(expr, axis, out)
     return 0.5 * (take(ordered, (size(axis) - 1) // 2, out) + take(ordered, size(axis) // 2, out))
+
+
+def _sorted_axis(called: str, expr: Operand, axis: str) -> str:
+    """The name of the axis of all elements in order."""
+    return fresh_axis(f"sorted_{_one_axis(called, axis)}", lift(expr))
 
 
 def fresh_axis(stem: str, *exprs: Expr) -> str:
@@ -243,6 +248,18 @@ def _is_zero(ddof: Operand) -> bool:
 def std(expr: Operand, axis: Axes, where: Operand | None = None, ddof: Operand = 0) -> Expr:
     """√var."""
     return sqrt(var(expr, axis, where, ddof))
+
+
+def softmax(expr: Operand, axis: Axes) -> Expr:
+    """e^(x − max x) / Σ e^(x − max x): weights along `axis` that add up to 1."""
+    weights = exp(lift(expr) - max(expr, axis))
+    return weights / sum(weights, axis)
+
+
+def logsumexp(expr: Operand, axis: Axes) -> Expr:
+    """log Σ eˣ, about the largest element."""
+    largest = max(expr, axis)
+    return largest + log(sum(exp(lift(expr) - largest), axis))
 
 
 def take(expr: Operand, position: Operand, axis: str) -> Expr:
