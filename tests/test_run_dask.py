@@ -101,10 +101,31 @@ def test_a_mask_that_sees_positions_of_rows_and_of_the_axis():
     (lambda: (np.zeros(3),), "missing"),
     (lambda: (np.zeros((3, 4)), np.zeros((5, 2)), np.zeros((6, 1))), "length"),
     (lambda: (np.zeros((3, 4)), da.from_array(np.zeros((5, 2)))[da.from_array(np.zeros(5)) > 1], np.zeros((5, 1))), "compute_chunk_sizes"),
-    (lambda: (np.zeros(4), np.zeros((5, 4)), np.zeros((5, 1))), "give a dimension to each axis")])
+    (lambda: (np.zeros(4), np.zeros((5, 4)), np.zeros((5, 1))), "too few dimensions")])
 def test_arrays_that_do_not_fit(arrays, told):
     with pytest.raises(ra.OperatorError, match=told):
         fused("attention").dask(*arrays())
+
+
+@pytest.mark.parametrize("name, told", [("ragged", "rectangular"), ("masked", "lose its mask"), ("lazy scalar", "not a real number")])
+def test_operands_that_are_no_real_arrays_or_numbers_are_told_at_once(name, told):
+    given = {"Q": np.zeros((3, 4)), "K": np.zeros((5, 4)), "V": np.zeros((5, 1))}
+    given |= {"ragged": {"Q": [[1.0], [2.0, 3.0]]}, "masked": {"V": np.ma.masked_array(np.zeros((5, 1)), True)},
+              "lazy scalar": {"scale": da.from_array(np.array(0.5))}}[name]
+    for call in (fused("attention").dask, fused("attention")):
+        with pytest.raises(ra.OperatorError, match=told):
+            call(**given)
+
+
+def test_a_top_k_may_choose_as_many_as_another_axis_is_long():
+    @ra.operator
+    def best(x: "m l"):
+        return ra.topk(x, "l", ra.size("m"), name="t").values
+
+    x = RNG.standard_normal((3, 10))
+    result = ra.fuse(best, axis="l").dask(da.from_array(x, chunks=(2, 4)))
+    assert result.shape == (3, 3)
+    np.testing.assert_array_equal(result.compute(scheduler="synchronous"), -np.sort(-x)[:, :3])
 
 
 def test_without_dask_there_is_one_sentence(monkeypatch):

@@ -60,8 +60,8 @@ def bind(signature: Signature, arrays: tuple, named: dict[str, object]) -> Bindi
     axis with two lengths, batch shapes that do not broadcast, and a k that is not a whole number of at least 1.
     """
     given = given_by_name(signature, arrays, named)
-    values = {name: _array(signature, name, given[name]) for name in signature.inputs}
-    params = {name: _scalar(signature, name, given.get(name, default)) for name, default in signature.params.items()}
+    values = {name: real_array(signature, name, given[name]) for name in signature.inputs}
+    params = {name: real_scalar(signature, name, given.get(name, default)) for name, default in signature.params.items()}
     sizes = _sizes(signature, values, params)
     return Binding(values, params, sizes, _batch(signature, values))
 
@@ -100,7 +100,8 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _array(signature: Signature, name: str, value: object) -> np.ndarray:
+def real_array(signature: Signature, name: str, value: object) -> np.ndarray:
+    """What is given for an input, as an array.  Raises OperatorError unless it holds real numbers and has the dimensions."""
     asked = f"input {name} of {signature}"
     if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):  # NumPy loads np.ma when it is first named
         raise OperatorError(asked, "a masked array would lose its mask",
@@ -128,8 +129,9 @@ def _conversion(kind: str) -> str:
     }.get(kind, "convert it to numbers first")
 
 
-def _scalar(signature: Signature, name: str, value: object) -> bool | int | float:
-    number = value.item() if getattr(value, "shape", None) == () else value
+def real_scalar(signature: Signature, name: str, value: object) -> bool | int | float:
+    """What is given for a parameter, as a number of Python's.  Raises OperatorError unless it is a real number."""
+    number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
     if not isinstance(number, bool | int | float):
         raise OperatorError(f"parameter {name} of {signature}", f"{type(value).__name__} {value!r:.40} is not a real number",
                             "pass a scalar, or declare an input with axes if it is an array")
@@ -147,17 +149,23 @@ def _sizes(signature: Signature, values: dict[str, np.ndarray], params: dict) ->
                 raise OperatorError(f"a call of {signature}", f"axis {axis} has length {length} in {name}", f"it is written for {signature.lengths[axis]}")
             origin.setdefault(axis, name)
     for axis, count in signature.tops.items():
-        k = _chosen(count, sizes, params)
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise OperatorError(f"a call of {signature}", f"{text_of_count(count)} = {k!r} elements cannot be chosen",
-                                "choose a whole number of at least 1")
+        k = places(signature, count, sizes, params)
         if sizes.setdefault(axis, k) != k:
             raise OperatorError(f"a call of {signature}", f"axis {axis} has length {sizes[axis]} in {origin[axis]} "
                                 f"and {k} from topk", "make them equal, or give the topk axis another name")
     return sizes
 
 
-def _chosen(count: Expr, sizes: dict[str, int], params: dict) -> object:
+def places(signature: Signature, count: Expr, sizes: Mapping[str, int], params: Mapping[str, object]) -> int:
+    """How many elements a top-k chooses.  Raises OperatorError unless that is a whole number of at least 1."""
+    k = _chosen(count, sizes, params)
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise OperatorError(f"a call of {signature}", f"{text_of_count(count)} = {k!r} elements cannot be chosen",
+                            "choose a whole number of at least 1")
+    return k
+
+
+def _chosen(count: Expr, sizes: Mapping[str, int], params: Mapping[str, object]) -> object:
     """How many a top-k chooses: at least one where it follows from lengths, so that an empty axis can be spoken of."""
     if count.op in ("const", "param"):
         return count.value if count.op == "const" else params[count.name]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.language.binding import given_by_name
+from redfuser_algebra.language.binding import given_by_name, places, real_array, real_scalar
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
@@ -46,8 +46,8 @@ def run_dask(operator: Operator, form: FusedForm, arrays: Sequence, named: Mappi
         raise OperatorError(f"{operator.name} over dask arrays", f"an output sees what came before each element of {form.axis!r}",
                             "call it with NumPy arrays, or stream it")
     given = given_by_name(operator.signature, arrays, named)
-    blocks = _Blocks(operator, replace(form, trace=()), {name: given.get(name, default) for name, default in operator.params.items()},
-                     *_aligned(da, operator, form, given))
+    params = {name: real_scalar(operator.signature, name, given.get(name, default)) for name, default in operator.params.items()}
+    blocks = _Blocks(operator, replace(form, trace=()), params, *_aligned(da, operator, form, given))
     state = blocks.states(da)
     return operator.widened(operator.packed(tuple(blocks.output(da, place, state) for place in range(len(operator.outputs)))))
 
@@ -72,7 +72,7 @@ def whole_axes(operator: Operator, form: FusedForm) -> set[str]:
 
 def _aligned(da: ModuleType, operator: Operator, form: FusedForm, given: Mapping[str, object]) -> tuple[dict, dict]:
     """The inputs with equal chunks along equal axes, those of the largest array, and the chunks of each dimension."""
-    arrays = {name: given[name] if isinstance(given[name], da.Array) else da.asarray(given[name]) for name in operator.inputs}
+    arrays = {name: given[name] if isinstance(given[name], da.Array) else da.asarray(real_array(operator.signature, name, given[name])) for name in operator.inputs}
     for name, array in arrays.items():
         if array.ndim < len(operator.inputs[name]) or np.isnan(array.size):
             raise OperatorError(f"input {name} of {operator.signature}", f"its shape is {array.shape}",
@@ -166,7 +166,8 @@ class _Blocks:
         operator, axis = self.operator, self.form.axis
         axes = operator.output_axes[place]
         dtypes = result_dtypes(operator, {name: array.dtype for name, array in self.arrays.items()}, self.params)
-        known = {**self.work.lengths, **{top: self._count(count) for top, count in operator.signature.tops.items()}}
+        lengths, signature = self.work.lengths, operator.signature
+        known = lengths | {top: places(signature, count, lengths, self.params) for top, count in signature.tops.items()}
         made = {label: known[label] for label in axes if label not in self.parallel and label != axis}
         inputs = self._inputs(da) if axis in axes else ()
         labels = (*self.batch, *axes)
@@ -177,9 +178,6 @@ class _Blocks:
 
     def _is_read(self, label: str) -> bool:
         return any(label in self.operator.inputs[name] for name in self.arrays)
-
-    def _count(self, count: object) -> int:
-        return int(self.params[count.name] if count.op == "param" else count.value)
 
     def _inputs(self, da: ModuleType) -> list:
         """The arguments of a blockwise call: every input, and the positions at which its blocks start."""
