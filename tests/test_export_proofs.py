@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lowered import verdict
 
@@ -114,6 +115,22 @@ SPOILT = [
 def test_a_spoilt_proof_fails(name, right, wrong):
     assert right in text(name)
     assert failures(text(name).replace(right, wrong))
+
+
+@pytest.mark.parametrize("formula", [
+    "f(x[l], v[l]): (sum(where(x == max(x, l), v, 0), l), argmax(x, l))",
+    "f(N[l], seen[l], y[l]): (mean((N - mean(N, l)) ** 2, l), sum(y / sum(seen, l), l, where=y > 0))"], ids=["pivots that are others by name", "names that are taken"])
+def test_a_proof_has_names_for_all_it_needs(formula):
+    assert not failures(proof_module(ra.decide(ra.parse_operator(formula))))
+
+
+def test_a_masked_result_of_no_elements_is_its_identity_in_a_proof():
+    """Whatever it is divided by."""
+    space, zero = {}, np.zeros(3)
+    exec(proof_module(ra.decide(ra.parse_operator(
+        "f(x[l], y[l], k[l]): (sum(y / sum(x, l), l, where=k > 0), prod(y / sum(x, l), l, where=k > 0), max(y / sum(abs(x), l), l, where=k > 0))"))), space)
+    with np.errstate(all="ignore"):
+        assert space["finalize"](space["merge"](*[space["lift"](zero, zero, zero)] * 2)) == space["definition"](zero, zero, zero) == (0, 1, -np.inf)
 
 
 def test_the_command_writes_proofs_and_says_what_it_cannot(tmp_path, capsys):

@@ -16,7 +16,7 @@ from redfuser_algebra.language.names import PRIME, pivots_moved
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.export.blocks import INDENT, Block, wrapped
-from redfuser_algebra.prove.export.naming import renamed
+from redfuser_algebra.prove.export.naming import Names, renamed
 from redfuser_algebra.prove.export.numpy_text import RESERVED, TOTAL, Layout, NumpyText, layout, spelt
 from redfuser_algebra.prove.trials.parts import pivot_names
 
@@ -42,7 +42,7 @@ class Functions:
 
     def __init__(self, operator: Operator, form: FusedForm) -> None:
         self.operator = operator
-        self.form = counted(renamed(operator, form))
+        self.form = counted(watched(renamed(operator, form), operator), operator)
         self.helpers: set[str] = set()
         self.axis = form.axis
         roots = [expr for c in self.form.state for expr in (c.lift, c.mask, c.rebase) if expr is not None]
@@ -181,7 +181,7 @@ class Functions:
                     self._ensure(block, known, pivot, own)
                 function = moves[pivots]
                 arguments += function.arguments
-                calls = [f"{function.name}({', '.join((side, *pivots, *function.arguments))})" for side in sides]
+                calls = [f"{function.name}({', '.join((side, *(known[pivot] for pivot in pivots), *function.arguments))})" for side in sides]
                 sides = ("left", "right")
                 block.assign("left, right", ", ".join(calls))
             for component in group:
@@ -286,7 +286,29 @@ class Functions:
         return Function(name, tuple(source), tuple(arguments))
 
 
-def counted(form: FusedForm) -> FusedForm:
+def watched(form: FusedForm, operator: Operator) -> FusedForm:
+    """The form with a word on whether any element took part, where a masked result is made of more than its component.
+
+    Of no elements it is the identity of its monoid, whatever else it is made of: that may be 0 and divide it.
+    """
+    state, results, words = list(form.state), [], {}
+    for row in form.results:
+        if row.monoid and row.value.op != "symbol" and any(c.mask is row.mask is not None for c in form.state):
+            if row.mask not in words:
+                axes = tuple(axis for axis in row.mask.axes if axis != form.axis)
+                words[row.mask] = symbol(free_name("seen", form, operator, *(word.name for word in words.values())), axes)
+                state.append(Component(words[row.mask].name, "any", row.mask, None, None, axes, words[row.mask]))
+            row = replace(row, value=call("where", words[row.mask], row.value, const(MONOIDS[row.monoid].identity)))
+        results.append(row)
+    return replace(form, state=tuple(state), results=tuple(results))
+
+
+def free_name(stem: str, form: FusedForm, operator: Operator, *more: str) -> str:
+    """A name for one more component."""
+    return Names({*RESERVED, *map(spelt, (*operator.inputs, *operator.params)), *operator.axes, *form.symbol_axes, *more}).fresh(stem)
+
+
+def counted(form: FusedForm, operator: Operator) -> FusedForm:
     """The form with the number of elements in its state, where its formulas speak of it."""
     size = Expr("size", (), (form.axis,))
     rows = [*form.pivots, *form.results]
@@ -295,7 +317,8 @@ def counted(form: FusedForm) -> FusedForm:
     own = next((c for c in form.state if c.lift is const(1) and c.mask is None and c.monoid == "sum"), None)
     state = form.state
     if own is None:
-        own = Component("N", "sum", const(1), None, None, (), symbol("N"))
+        name = free_name("N", form, operator)
+        own = Component(name, "sum", const(1), None, None, (), symbol(name))
         state = (own, *state)
     swap = {size: own.symbol}
     return replace(form, state=state, pivots=tuple(replace(p, value=substitute(p.value, swap)) for p in form.pivots),
