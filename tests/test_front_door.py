@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import redfuser_algebra as ra
+from redfuser_algebra.cli import status_of
 
 ROOT = Path(ra.__file__).parent.parent
 HEAVY = ("egglog", "numba", "sympy", "hypothesis", "ipywidgets", "flint", "matplotlib", "dask", "typer", "rich", "numpy")
@@ -144,6 +145,17 @@ def test_a_variant_is_the_operator_that_one_would_write():
     variant = ra.decide(ra.operators["quant_gemm"]).nearest()[0]
     assert variant.operator.outputs == ra.operators["quant_gemm_reassociate"].outputs
     assert "gamma" not in ra.decide(focal).nearest()[0].operator.params
+
+
+@pytest.mark.parametrize("target, code, said", [
+    ("quant_gemm", 1, ["in 2 passes: m2 | s, over l", "with reassociate=True on its roundings: partly (rounding)"]),
+    ("median(x, l)", 1, ["formula: not fusable (order-statistic)", "as written: what is kept of l grows with it"]),
+    ("sum(softmax(x, l) * y, l)", 0, ["formula: fusable (rank-1)"]),
+])
+def test_the_command_names_passes_and_the_nearest_variants(target, code, said, capsys):
+    assert status_of(["fuse", target]) == code
+    printed = capsys.readouterr().out
+    assert all(line in printed for line in said)
 
 
 def test_a_refusal_says_what_to_try_and_explains_its_names():
