@@ -71,7 +71,7 @@ def _discovered(operator: Operator, cascade: Cascade, settings: Settings) -> Dis
 def refuted(operator: Operator, found: Discovery, settings: Settings) -> Discovery:
     """A refusal with its witness, if there is one, and the passes that the operator needs; a form as it is.
 
-    Where a form runs in order, what is refused is a merge.
+    Where a form is online, what is refused is a merge.
     """
     refusal = found.refusal
     if refusal is None or refusal.exhausted:

@@ -1,4 +1,4 @@
-"""States that run in order and do not merge: what a part makes of the state that comes to it takes ever more numbers to say."""
+"""Online states, which do not merge: what a part makes of the state that comes to it takes ever more numbers to say."""
 from __future__ import annotations
 
 import numpy as np

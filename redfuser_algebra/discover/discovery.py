@@ -2,7 +2,7 @@
 
 The search is tried as declared.  If it is stuck and elements see the length of the axis by itself, it is tried with
 the length known beforehand, of which the form then has a guard; if that does not help, once more as if inputs and
-parameters were positive, and then the form says so in its assumptions.  Where nothing merges, a form may still run in order.
+parameters were positive, and then the form says so in its assumptions.  Where nothing merges, a form may still be online.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from redfuser_algebra.language.expr import Expr, call, subterms
 class Discovery:
     """What was found for one cascade: a form, or a refusal, with the questions asked and the time taken (seconds).
 
-    There are both where a form runs in order alone: the refusal is that of merging its parts.
+    There are both where a form is online: the refusal is that of merging its parts.
     """
 
     cascade: Cascade

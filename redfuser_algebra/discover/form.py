@@ -211,7 +211,7 @@ class FusedForm:
 
     @cached_property
     def steps(self) -> dict[str, Expr]:
-        """What an element makes of each component of a form of order "online", over states with the components' names."""
+        """What an element makes of each component of an online form, over states with the components' names."""
         states = {c.symbol: Expr("state", (), (c.name, c.axes)) for c in self.state}
         return {c.name: substitute(c.step, states) for c in self.state}
 

@@ -1,6 +1,6 @@
-"""Forms that run in order: a state of bounded size that goes on from element to element, and need not merge.
+"""Online forms: a state of bounded size that goes on from element to element, and need not merge.
 
-In: a cascade with scans that no matrix follows.  Out: a form of order "online", or None where a step needs what is known
+In: a cascade with scans that no matrix follows.  Out: an online form, or None where a step needs what is known
 only at the end.  Whether parts of such an operator could merge in another way is not decided here.
 """
 from __future__ import annotations

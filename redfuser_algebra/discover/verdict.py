@@ -15,7 +15,7 @@ def status_and_reason(found: Discovery) -> tuple[str, str]:
     if found.form is None:
         return _refused(found.refusal)
     if not found.form.merges:
-        return (PARTLY, "online-only") if found.refusal.witness else (UNDECIDED, "runs in order")
+        return (PARTLY, "online-only") if found.refusal.witness else (UNDECIDED, "online")
     if found.moves_rounding:
         return PARTLY, "rounding"
     if found.form.assumptions:

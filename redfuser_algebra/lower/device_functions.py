@@ -5,7 +5,6 @@ holds a state; those of a warp's lanes, and then of a block's warps, become one 
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
@@ -17,18 +16,8 @@ from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
-_OURS = re.compile(r"arrays|begins|sizes|leading|steps|arguments|checked|ptx|pointer|address|cache|unpack|pack|over_lanes|\w+_over|shapes|outputs|host|flat|slots|skew|count|lead|cell|cells|into|word|insert|join_lists|turns_of|mask|stage_real|stage_whole|value|other|ahead|begin|length|place|there|piece|splits|joins|alone|span|step|stage|flight|number|slot|by|width|full|rest|launches|held|stream|lane|warp|thread|seen|ok|at|row|live|item|items|first|head|vectors|edges|edge|more|found|many|part|parts|kernel|make|fold|merge|finish|load|plan|launch|size|power"
-                   r"|k|(load|store)_.+|store|sel|cuda|types|[voypxs]_.+|(shared|words|room|shift|mask|steps|skew|cells|part|final|result|even|out|map|value|rebase|settle|output)_.+|[A-Z]+|.+_(old|new|a|b|it|of)")
 LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
-
-
-class DeviceStorage(Storage):
-    """Variables whose names do not meet those of the kernel around them."""
-
-    def fresh(self, name: str) -> str:
-        """A variable's name, other than those in use."""
-        return super().fresh(f"v{name}" if _OURS.fullmatch(name) else name)
 
 
 class RowFunctions:
@@ -38,7 +27,7 @@ class RowFunctions:
 
     def __init__(self, program: TileProgram, signature: Signature, fast: bool = False) -> None:
         self.program, self.signature, self.fast = program, signature, fast
-        self.storage = DeviceStorage(program, signature)
+        self.storage = Storage(program, signature)
         self.made = {producer.name: producer for producer in program.producers}
         self.sizes = {copy: f"n_{axis}" for copy, axis in program.copies.items()}
         self.texts: dict[str, str] = {}

@@ -21,16 +21,6 @@ from redfuser_algebra.lower.tile import Update
 
 LOG2E = 1.4426950408889634
 OLD, PART, SEEN = "_old", "_part", "seen"
-_OURS = re.compile(r"\w+_(old|part|it|at|width|y|[0-9]+)|[nsipxovb]_.+|(at|first|begin|held|other|part|left|right|out|steps|span|width|p)_.+|[rcevktn]|t\d+|ok\d*|both\d+|[A-Z_]{3,}\w*|CHUNK|warps|lane|warp|thread|threads|full|whole|vector|arrays|sizes|leading|steps|arguments|fits|groups|schedules|checked|ptx|pointer|cache|unpack|multiply|all_finite|takes_part|add_taken_rows|clean_.+|over_lanes|\w+_over|shapes|outputs|host|flat|stream|shared|begin|end|ahead|buffer|item|items|rest|parts|part"
-                   r"|piece|number|many|seen|started|kernel|make|plan|launch|fold|merge|finish|fetch|vector|tile|sel|cuda|types|math|np|ir|f4|f8|i4|i8|b1|inf|nan|larger|smaller|bounded|unrolled|pack|mma|address|range|min|max|abs|True|False|None")
-
-
-class TileStorage(Storage):
-    """Names that do not meet those of the kernel around them."""
-
-    def fresh(self, name: str) -> str:
-        """A variable's name, other than those in use."""
-        return super().fresh(f"v{name}" if _OURS.fullmatch(name) else name)
 
 
 class FragmentCode(Function):
@@ -43,7 +33,7 @@ class FragmentCode(Function):
     there: tuple[str, ...] = ()
     picks, instructions = False, {}
 
-    def __init__(self, name: str, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+    def __init__(self, name: str, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
         super().__init__(name, self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}, "f4", {}, inverts=True)
         self.produced = {s.name for s in parts.scores}
@@ -66,7 +56,7 @@ class FragmentCode(Function):
         if name == SEEN:
             return Leaf(term.name, (), "i8", term.name)
         type_ = "f4" if name in self.produced else self.type_of(name)
-        return Leaf(term.name if name in self.produced else term.name.replace(name, self.storage.held[name].name), term.axes, type_, "")
+        return Leaf(term.name if name in self.produced else self.storage.held[name].name + term.name[len(name):], term.axes, type_, "")
 
     def _read(self, term: Expr) -> Code:
         leaf = self._leaf(term)
@@ -85,7 +75,7 @@ class FragmentCode(Function):
             axis, = self.program.columns(term.axes)
             held = f"b_{leaf.variable.removesuffix(PART)}" if term.name.endswith(PART) else f"o_{leaf.variable.removesuffix(OLD)}"
             return Code(f"{self._given(held)}[r, {self.index(axis)}]", "f4")
-        return Code(self._given(leaf.variable) if leaf.variable.startswith(SEEN) else leaf.variable, leaf.type)
+        return Code(self._given(leaf.variable) if term.name.startswith(SEEN) else leaf.variable, leaf.type)
 
     def _given(self, name: str) -> str:
         return self.argument(name, name)
@@ -200,7 +190,7 @@ class FragmentCode(Function):
 class Folding:
     """Prints `fold` and `finish` for the parts of a program."""
 
-    def __init__(self, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+    def __init__(self, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         self.parts, self.signature, self.storage, self.fast = parts, signature, storage, fast
         self.program = parts.program
 

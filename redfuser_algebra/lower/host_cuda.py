@@ -4,12 +4,12 @@ In: a tile program and the dtypes of its arrays.  Out: lines of source.  `plan` 
 """
 from __future__ import annotations
 
-import builtins
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from inspect import getsource
 
 from redfuser_algebra.lower.float8 import Float8
+from redfuser_algebra.lower.marks import MARK, taken_from_outside, unmarked
 from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -17,10 +17,6 @@ from redfuser_algebra.lower.variants import variant
 
 STORED = {"float32": "np.float32", "float64": "np.float64", "float16": "np.float16", "bfloat16": "np.uint16"}
 _DTYPES = {"i8": "np.int64", "b1": "np.bool_"}
-
-READ = frozenset((*dir(builtins), "np", "math", "cuda", "checked", "plan", "make", "span_of", "needs", "as_bits", "stream",
-                  "AXES", "DTYPES", "FACTORS", "OUTPUTS", "HELD", "TILE", "ROWS", "CHUNK", "SCHEDULES", "WIDEST"))
-"""What `plan` and `launch` read besides what they are given."""
 
 SPLIT, PARTS, BLOCKS = 1 << 16, 256, 1024
 """From which length on a row may be shared by blocks, by how many at most, and how many blocks are enough in all."""
@@ -96,12 +92,13 @@ def host(program: TileProgram, signature: Signature, dtype: str, outputs: tuple[
         checked = f"\n{getsource(as_bits)}\n{variant(checked, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
     if float8.native:
         run = variant(run, ("    launches, arguments, held", f"{_NEEDED}    launches, arguments, held"))
-    return [*tables, *checked.splitlines(), "", "", *plan, "", "", f"def launch({given}, stream=0):", *run.splitlines()]
+    own = "\n".join([*plan, "", "", f"def launch({given}, stream=0):", run])
+    return [*tables, *checked.splitlines(), "", "", *unmarked(own, {*taken_from_outside(own), "stream"}).splitlines()]
 
 
 def _argument(name: str) -> str:
     """What `plan` and `launch` call what they are given: as the operator does, if they can."""
-    return f"{name}_" if name in READ else name
+    return name + MARK
 
 
 def _given(program: TileProgram) -> str:

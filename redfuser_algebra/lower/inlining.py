@@ -8,6 +8,8 @@ import ast
 import re
 from collections import Counter
 
+from redfuser_algebra.lower.marks import MARK
+
 WIDEST = 120
 """Characters of a line beyond which temporaries stay."""
 
@@ -58,7 +60,7 @@ def _put(name: str, value: ast.expr, block: list[ast.stmt], place: int, indent: 
     for later, statement in enumerate(block[place + 1:], place + 1):
         if name in (node.id for node in ast.walk(statement) if isinstance(node, ast.Name)):
             changed = None if isinstance(statement, ast.For | ast.While | ast.If) else _Put(name, value).visit(ast.parse(ast.unparse(statement)).body[0])
-            if changed is None or _called_under_condition(changed, value) or indent + len(ast.unparse(changed)) > WIDEST:
+            if changed is None or _called_under_condition(changed, value) or indent + len(ast.unparse(changed).replace(MARK, "")) > WIDEST:
                 return False
             block[later] = changed
             del block[place]

@@ -17,6 +17,7 @@ from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import Accumulator
 from redfuser_algebra.lower.join_cpu import JoinPrinter
+from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.ordered_cpu import Seen
 from redfuser_algebra.lower.scalar_code import constant
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
@@ -69,9 +70,9 @@ class _Printer(JoinPrinter):
                   *indented(["pieces = items if items < 8 * threads else 8 * threads", "for part in prange(threads):", "    for piece in range(part, pieces, threads):",
                         f"        sweep(piece * items // pieces, (piece + 1) * items // pieces, {', '.join(arguments)})"])]
         parts = self._parts(given, arguments[len(given):], tile, end, starts, maps) if program.splits else []
-        texts = [*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *parts))]
+        text = unmarked("\n\n".join([*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *parts))]))
         state = tuple(Variable(name, v.block, v.columns, v.type) for name, v in self._state().items())
-        return CpuSource(prelude(texts) + "".join("\n\n" + text for text in texts), tuple(program.inputs), tuple(program.params),
+        return CpuSource(f"{prelude([text])}\n\n{text}", tuple(program.inputs), tuple(program.params),
                          sizes, self.outputs, state, program.splits and program.joins)
 
     def _parts(self, given: list[str], outputs: list[str], tile: list[str], end: list[str], starts: list[str], maps: list[str]) -> list[list[str]]:

@@ -5,7 +5,7 @@ In: an operand, and what its formula reads.  Out: the function's text.
 from __future__ import annotations
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.fragment_code import FragmentCode, TileStorage
+from redfuser_algebra.lower.fragment_code import FragmentCode, Storage
 from redfuser_algebra.lower.operands_cuda import Operand, Products
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage_cpu import Signature
@@ -16,7 +16,7 @@ class OperandCode(FragmentCode):
 
     there = ("there",)
 
-    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: TileStorage, fast: bool) -> None:
+    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
         self.operand, self.whole = operand, {}
         for name in ("to", "t0", "thread"):

@@ -11,6 +11,7 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, a
 from redfuser_algebra.lower.device_functions import RowFunctions
 from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
 from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -57,8 +58,9 @@ class RowPrinter:
         self.final = self.functions.finish(self.outputs)
         for place in self.program.maps:
             self.functions.map(place, self.outputs[place])
-        pieces = [lines for lines in (self._load(), self._store() if self._real_maps() else [], self._kernel(), self._host()) if lines]
-        text = "\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)])
+        pieces = [lines for lines in (self._load(), self._store() if self._real_maps() else [], self._kernel()) if lines]
+        kernel = unmarked("\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)]))
+        text = "\n\n".join([kernel, "\n".join(self._host()) + "\n"])
         vector = 16 // BYTES[self.dtype]
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
         constants = [f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1"]

@@ -4,23 +4,18 @@ In: a tile program and the types of its inputs.  Out: variables, and the leaves 
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms, symbol
-from redfuser_algebra.language.names import PRIME, pivots_moved, stem, symbol_names
+from redfuser_algebra.language.names import PRIME, pivots_moved, stem, symbol_names, unused
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
+from redfuser_algebra.lower.marks import MARK
 from redfuser_algebra.lower.precision import Precision
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
-_OURS = re.compile(r"t\d+|[inbo]_.+|f4|f8|i4|i8|b1|inf|nan|np|math|ir|njit|prange|intrinsic|larger|smaller|insert|rounded|whole|product"
-                   r"|multiply|turned|gathered|dotted|panel|(wide|narrow)_rows|square|binding|HOST|WIDE|ROWS|VECTORS|DOTS|I32|I64"
-                   r"|lane|lanes[48]|keys[48]|rank|bound|wanted|value|highest|ordered|left_over|precedes|MOST[48]|finite|_finite|anchored|times|_beats|_of_lanes|_lanes|_order|_highest"
-                   r"|b|i|n|t0|nb|i0|item|rest|first|last|tile|block|start|seen|sweep|kernel|blocks|threads|part|items|exp4|exp8|EXACT|_plus|_polynomial|_reduced"
-                   r"|wide_vectors|seldom|ahead|touch|empty|shaped|cgutils|populate_array|impl_ret_borrowed|best_.+|sum\d+|out\d+|at\d+|fill|copy|join(_.+)?|finish.*|begin|end|fold|held_.+|types|intrinsic|abs|min|max|range|comes_first|all_finite|[EHMP]\d+(_all)?|r\d+|PART|LOOP|True|False|None|real|at|pieces?|apart|minus|fit|middle|sound|c\d+|begins|map|replay|go_on|begin_maps|size|power")
 
 
 @dataclass(frozen=True)
@@ -84,11 +79,10 @@ class Storage:
         self._tile_names: dict[str, str] = {}
 
     def fresh(self, name: str) -> str:
-        """A variable's name, other than those in use."""
-        while _OURS.fullmatch(name) or name in self.taken:
-            name = f"v_{name}"
+        """A variable's name, marked and other than those in use."""
+        name = unused(name, self.taken)
         self.taken.add(name)
-        return name
+        return name + MARK
 
     def kind(self, term: Expr) -> str:
         """Real, whole or truth: the kind of a formula."""

@@ -15,9 +15,10 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREM
 from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
-from redfuser_algebra.lower.fragment_code import Folding, TileStorage, sums_of, weights_of
+from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
+from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
@@ -45,7 +46,7 @@ class _Printer:
         self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
         program, self.float8 = self.program, float8
         self.parts = products(program, signature, float8, turns=not wgmma)
-        self.storage = TileStorage(program, signature)
+        self.storage = Storage(program, signature)
         self.names = self.storage.names
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
         known = (*program.inputs.values(), *program.output_axes)
@@ -56,7 +57,7 @@ class _Printer:
         """Everything, in the order of a module."""
         self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
-        make = "\n".join(self._make())
+        make = unmarked("\n".join(self._make()))
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
         host = "\n".join(tiles_host(self.parts, self.signature, self.dtype, self.outputs, self._held(), schedules))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)

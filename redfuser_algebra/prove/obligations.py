@@ -51,7 +51,7 @@ class Obligation:
 def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[Obligation, ...]:
     """Everything that has to hold, in the order of KINDS."""
     if not form.merges:
-        return _in_order(operator, form), _infinities(form)
+        return _online(operator, form), _infinities(form)
     assumed = tuple(mathematics(condition) for condition in (*operator.assume, *form.assumptions))
     ordered = tuple(claim.statement for claim in claims(form) if claim.kind in ("order", "motion"))
     moving = [component for component in form.state if not component.fixed]
@@ -251,7 +251,7 @@ def _result(operator: Operator, form: FusedForm, conditions: tuple[str, ...], pr
     return Obligation("result", "result", statement, written, conditions, follows_from=premises)
 
 
-def _in_order(operator: Operator, form: FusedForm) -> Obligation:
+def _online(operator: Operator, form: FusedForm) -> Obligation:
     """Nothing is claimed of parts that do not begin the axis."""
     steps = ", ".join(f"{c.name} ← {mathematics(tidied(c.step))}" for c in form.state)
     statement = f"the states after all elements, fed in any chunks in their order, give {operator.name} as written: {steps}"

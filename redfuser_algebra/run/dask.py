@@ -40,7 +40,7 @@ def run_dask(operator: Operator, form: FusedForm, arrays: Sequence, named: Mappi
     """
     da = _dask_array()
     if not form.merges:
-        raise OperatorError(f"{operator.name} over dask arrays", f"it only runs in order along {form.axis!r}: chunks do not merge",
+        raise OperatorError(f"{operator.name} over dask arrays", f"it is online along {form.axis!r}: chunks do not merge",
                             "call it with NumPy arrays, or stream it")
     if form.prefixes:
         raise OperatorError(f"{operator.name} over dask arrays", f"an output sees what came before each element of {form.axis!r}",

@@ -54,7 +54,7 @@ def _stepped(bounds: Bounds, states: Mapping[str, Pair], steps: Sequence[Expr], 
 
 
 def online_bounds(bounds: Bounds, form: FusedForm, dim: int, length: int) -> dict[str, Pair]:
-    """The components of a form that only runs in order, after all elements, with their bounds."""
+    """The components of an online form, after all elements, with their bounds."""
     states = {f"state {c.name}": bounds.pair(c.start) for c in form.state}
     for states in _stepped(bounds, states, [*form.steps.values()], form.axis, dim, length):
         pass

@@ -125,7 +125,7 @@ def merge(form: FusedForm, a: State, b: State) -> State:
     if not (a.length and b.length):
         return a if a.length else b
     if not form.merges:
-        raise OperatorError("a merge of two parts", "this form only runs in order: what a part makes depends on all before it",
+        raise OperatorError("a merge of two parts", "this form is online: what a part makes depends on all before it",
                             "feed one stream the elements in their order, or cut the work along another axis")
     return merge_seen(form, a, b)[0]
 

@@ -47,7 +47,7 @@ def proof_module(verdict: Verdict) -> str:
         if verdict.fused is not None:
             main = verdict.fused.decision.main
             if not main.form.merges:
-                raise Unprintable("a form that only runs in order")
+                raise Unprintable("an online form")
             written = ordered_module if main.form.recurrences else fused_module
             return written(verdict.operator, main.cascade, main.form)
         if verdict.refusal.witness is not None:

@@ -1,6 +1,6 @@
-"""A form that only runs in order, carried out on parts of a few elements: a later part goes on from the state of those before it.
+"""An online form, carried out on parts of a few elements: a later part goes on from the state of those before it.
 
-In: a form of order "online" and Instances.  Out: states.  What merges nowhere is only ever continued here.
+In: an online form and Instances.  Out: states.  What merges nowhere is only ever continued here.
 """
 from __future__ import annotations
 
