@@ -25,7 +25,7 @@ class Component:
     `lift` is over inputs and old pivots.  `rebase` is s at the new pivots, over component symbols and old and new
     pivots (its own symbol alone if it has no pivot).  For argmax and its twins the symbol is the position.
     Of an ordered component (compose) `joined` is what two neighbouring parts make, over the symbols of the earlier part
-    and, primed, of the later one, and `empty` what it is where there is no element.  One that only runs in order has
+    and, primed, of the later one, and `empty` what it is where there is no element.  One of an online form has
     no `joined`: from `start` on, each element makes it `step`, over component symbols; `lift` is the first step.
     """
 

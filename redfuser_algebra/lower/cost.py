@@ -18,7 +18,7 @@ MEMORY, SECOND = 10e9, 60e9
 """Bytes per second that a core reads from memory, and from its second cache."""
 OPERATION, CURVE = 0.06e-9, 0.4e-9
 """Seconds of an operation on an element in float32 (twice that in float64), and of an exponential or its like."""
-SELECT, IN_ORDER = 150e-9, 3e-9
+SELECT, ORDERED = 150e-9, 3e-9
 """Seconds that the k largest of a tile take besides their operation on each element, and that an element takes which waits for the one before."""
 STEP, WAKE, MERGE = 12e-9, 60e-6, 20e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
@@ -70,13 +70,13 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
     seconds = _seconds(program, lifts, extent, width) + OPERATION * width / 4 * len(counted)
     steps = [u.step for u in program.updates if u.ordered]
-    seconds += _seconds(program, steps, extent, 8) + IN_ORDER * bool(steps)
+    seconds += _seconds(program, steps, extent, 8) + ORDERED * bool(steps)
     outputs = program.again
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
-    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width) + IN_ORDER * bool(program.running), written,
+    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width) + ORDERED * bool(program.running), written,
                 STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates),
-                bool(program.running) and not program.folds, 8 * IN_ORDER * bool(steps))
+                bool(program.running) and not program.folds, 8 * ORDERED * bool(steps))
 
 
 def is_costly(term: Expr) -> bool:

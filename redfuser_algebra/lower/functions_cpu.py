@@ -49,7 +49,7 @@ class Function:
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
     the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
-    has one, instead of at the variable of its loop.  Where it is `in_order`, nothing is reordered: it goes from state to state.
+    has one, instead of at the variable of its loop.  Where it is `ordered`, it goes from state to state and nothing is reordered.
     Loops over `short` axes are not worth vectors.  Where it `picks`, a sum of one element at a known place reads that alone.
     `instructions` are templates of operations that the target has functions for.
     """
@@ -59,7 +59,7 @@ class Function:
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
                  short: Collection[str] = ()) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts, self.short = name, leaf, sizes, wide, fixed, inverts, short
-        self.partial, self.in_order, self.guards = False, False, {}
+        self.partial, self.ordered, self.guards = False, False, {}
         self.nest = [Loop("")]
         self.places: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
@@ -242,7 +242,7 @@ class Function:
         body = ["wide_vectors()", *self._guarded(), *lines] if loop else [*(["seldom()"] if loops > MANY_LOOPS else []), *lines]
         if self.results:
             body.append("return " + ", ".join(self.results))
-        flags = 'PART, fastmath={"contract"}' if self.in_order else "LOOP" if loop else "PART"
+        flags = 'PART, fastmath={"contract"}' if self.ordered else "LOOP" if loop else "PART"
         return "\n".join([f"@njit(**{flags})", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"]), ""])
 
     def _guarded(self) -> list[str]:

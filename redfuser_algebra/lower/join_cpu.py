@@ -43,7 +43,7 @@ class JoinPrinter(StagePrinter):
             moving = [u for u in stage if not u.fixed]
             for held, before in ((self.held, self._before), (self._other, self._before_in_other)):
                 merged += self.assigned(f"rebase_{place}", [Step(u.name, held(u.name), u.rebase) for u in moving], before, "seen")
-            merged += self.join_in_order(f"{place}", [u for u in stage if u.ordered], _of_later)
+            merged += self.join_ordered(f"{place}", [u for u in stage if u.ordered], _of_later)
             merged += [line for update in stage if not update.ordered for line in self._summed(update)]
         if kept:
             merged += self.stored(state)

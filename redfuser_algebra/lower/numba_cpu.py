@@ -285,7 +285,7 @@ class _Printer(JoinPrinter):
         begin, end = ("begin", "end") if self.program.running else ("0", f"n_{axis}")
         lines = [] if self.program.running else [self._map(place) for place in maps]
         if self.program.running:
-            lines = self.map_in_order("map", [self._seen(place) for place in maps])
+            lines = self.map_ordered("map", [self._seen(place) for place in maps])
         lines = self.rows(lines)
         if not lines:
             return []

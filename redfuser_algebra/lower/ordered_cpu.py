@@ -51,7 +51,7 @@ class OrderedPrinter(FormulaPrinter):
             lines = [line.replace(called, instead) for line in lines]
         return lines
 
-    def fold_in_order(self, label: str, updates: Sequence[Update]) -> list[str]:
+    def fold_ordered(self, label: str, updates: Sequence[Update]) -> list[str]:
         """The elements of a tile, one after the other; the first of all is where the components start.
 
         Where a whole row is folded, what only its parts are joined by is left out: `in_whole_rows` says how that is called.
@@ -88,7 +88,7 @@ class OrderedPrinter(FormulaPrinter):
             todo += fresh
         return found
 
-    def join_in_order(self, label: str, updates: Sequence[Update], other: Callable[[Variable], Variable]) -> list[str]:
+    def join_ordered(self, label: str, updates: Sequence[Update], other: Callable[[Variable], Variable]) -> list[str]:
         """What two neighbouring parts make: `other` has the variables of the later one."""
         if not updates:
             return []
@@ -99,7 +99,7 @@ class OrderedPrinter(FormulaPrinter):
         self._rescale(function, [u.name for u in updates])
         return [self.printed(function, loop=False)]
 
-    def map_in_order(self, label: str, outputs: Sequence[Seen]) -> list[str]:
+    def map_ordered(self, label: str, outputs: Sequence[Seen]) -> list[str]:
         """Maps of a tile that go on from state to state."""
         running = self.storage.running
         function = self._stepping(label, running.items(), lambda name: running.get(name) or self.storage.held[name])
@@ -111,7 +111,7 @@ class OrderedPrinter(FormulaPrinter):
     def _stepping(self, name: str, states: Iterable[tuple[str, Variable]], symbols: Symbols | None = None) -> Function:
         """A function that takes states and gives them back."""
         function = self.tile_function(name, symbols or self.storage.held.__getitem__, "f8")
-        function.in_order, function.inverts = True, False
+        function.ordered, function.inverts = True, False
         for _, variable in states:
             function.argument(variable.name, variable.at_row())
             if not variable.columns:

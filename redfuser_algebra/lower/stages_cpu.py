@@ -75,7 +75,7 @@ class StagePrinter(OrderedPrinter):
         lines = ["if t0 > begin:", *indented(moves)] if moves else []
         lines += [f"{self.held(u.name).at_row()} += {int(u.lift.value)} * n" for u in counts]
         ordered = [u for u in updates if u.ordered]
-        lines += self.fold_in_order(label, ordered) if ordered else []
+        lines += self.fold_ordered(label, ordered) if ordered else []
         left = {u.name: self._left(u, rows) for u in multiplied}
         scanned = [u for u in updates if self._is_scanned(u)]
         picked = [u for u in updates if self._picked(u)]

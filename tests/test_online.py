@@ -1,4 +1,4 @@
-"""Steps that no matrix follows: they run in order, and where no state of parts merges, that is proved."""
+"""Steps that no matrix follows: they are online, and where no state of parts merges, that is proved."""
 
 from fractions import Fraction
 
@@ -30,7 +30,7 @@ X = parse_operator("sum(x[l], l)").outputs[0].body
     (lambda h, lost: (h + (X - lost), ((h + (X - lost)) - h) - (X - lost)), False, "for what rounding loses"),
     (lambda h, lost: (h + X, lost + ((h - (h + X)) + X)), False, "for what rounding loses"),
 ], ids=["tanh", "logistic map", "choice by the state", "clipped on both sides", "divided by a square", "softplus", "Kahan", "Knuth"])
-def test_a_step_that_no_matrix_follows_runs_in_order(step, proved, words, rng):
+def test_a_step_that_no_matrix_follows_is_online(step, proved, words, rng):
     """That no state of parts merges is claimed only with a witness: here for steps that bend ever more."""
     verdict = decide(_stepped(step))
     assert verdict.status == ("partly" if proved else "undecided") and isinstance(verdict.refusal, Refusal)
@@ -41,7 +41,7 @@ def test_a_step_that_no_matrix_follows_runs_in_order(step, proved, words, rng):
     stream = fused.stream().update(x[:5])
     assert stream.update(x[5:]).result() == fused(x, backend="numpy") == want
     np.testing.assert_allclose(fused(x, backend="cpu"), want, 1e-14)
-    with pytest.raises(OperatorError, match="only runs in order"):
+    with pytest.raises(OperatorError, match="is online"):
         fused.stream().update(x).merge(fused.stream().update(x))
 
 
