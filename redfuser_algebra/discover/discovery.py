@@ -81,7 +81,7 @@ def _conditional(
 ) -> tuple[FusedForm | None, tuple[Question, ...]]:
     """The form under as few assumptions x > 0 on inputs and parameters as will do, and the questions asked for it."""
     declared = {condition.args[0] for condition in assume if condition.args}
-    parts = [part for r in cascade.reductions for part in (r.body, r.mask) if part is not None]
+    parts = [part for r in cascade.reductions for part in r.elements]
     leaves = [term for term in subterms(*parts) if term.op in ("input", "param") and term not in declared]
     assumed = [call("greater", leaf, 0) for leaf in leaves]
     questions: list[Question] = []

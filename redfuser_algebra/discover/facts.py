@@ -176,7 +176,7 @@ class Facts:
 
     def _moves_inside(self, result: Reduction) -> bool:
         """Whether what a result reduces, or which elements take part in it, depends on other results or on what came before."""
-        parts = [part for part in (result.body, result.mask) if part is not None]
+        parts = [*result.elements]
         return any(self.moves(part) or is_ordered(part, self.axis) for part in parts)
 
     def _bounds(self, a: Expr, p: Expr, monoid: str) -> bool:

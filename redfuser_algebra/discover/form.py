@@ -47,6 +47,16 @@ class Component:
         return symbol(self.name, self.axes)
 
     @property
+    def elements(self) -> tuple[Expr, ...]:
+        """What is asked of an element: its lift, and whether it takes part if not all do."""
+        return (self.lift,) if self.mask is None else (self.lift, self.mask)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """Lift, mask and count, as far as there are any."""
+        return self.elements if self.count is None else (*self.elements, self.count)
+
+    @property
     def nothing(self) -> float:
         """What it is where there is no element."""
         return MONOIDS[self.monoid].identity if self.joined is None else self.empty
@@ -236,7 +246,7 @@ class FusedForm:
     @cached_property
     def axis_copies(self) -> dict[str, str]:
         """Axes next to the axis they copy, copy → axis: those the formulas contract over, and the reduced one at its final length."""
-        formulas = [expr for c in self.state for expr in (c.rebase, c.lift, c.mask) if expr is not None]
+        formulas = [expr for c in self.state for expr in (c.rebase, *c.elements)]
         terms = subterms(*formulas, *(row.value for row in (*self.pivots, *self.results)))
         axes = dict.fromkeys(axis for term in terms for axis in ((term.axis,) if term.op == "size" else term.axes))
         return {axis: copied_axis(axis) for axis in axes if copied_axis(axis) != axis}

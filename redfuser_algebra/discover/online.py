@@ -19,7 +19,7 @@ from redfuser_algebra.language.names import unused
 def online(cascade: Cascade, assume: tuple[Expr, ...]) -> FusedForm | None:
     """The form of a cascade whose reductions are all steps of states that are known before the end."""
     facts = Facts(cascade.axis, cascade.reductions, assume)
-    parts = [part for r in cascade.reductions for part in (r.body, r.mask) if part is not None]
+    parts = [part for r in cascade.reductions for part in r.elements]
     if not any(is_ordered(part, cascade.axis) for part in parts):
         return None
     found = together(cascade.reductions, cascade.axis, facts.moves)
@@ -50,7 +50,7 @@ def _needed(targets: Iterable[Expr], steps: dict[Expr, Expr]) -> list[Expr]:
 
 def _names(cascade: Cascade, kept: list[Expr], results: dict[Expr, str]) -> dict[Expr, str]:
     """A result's name for the state that it is; their own for others, where nothing else has it."""
-    parts = [part for r in cascade.reductions for part in (r.body, r.mask) if part is not None]
+    parts = [part for r in cascade.reductions for part in r.elements]
     taken = {term.name for term in subterms(*cascade.outputs, *parts) if term.op in ("input", "param", "symbol")}
     taken |= {axis for term in subterms(*parts) for axis in term.axes} | {r.name for r in cascade.reductions}
     names: dict[Expr, str] = {}

@@ -45,7 +45,7 @@ class Matrix:
 
 def named_elements(form: FusedForm) -> dict[Expr, str]:
     """What the lifts compute of an element alone, more than once: tidied terms and the names for them."""
-    parts = [tidied(part) for component in form.state for part in (component.lift, component.mask) if part is not None]
+    parts = [tidied(part) for component in form.state for part in component.elements]
     taken = {component.name for component in form.state} | {pivot.name for pivot in form.pivots} | {form.axis}
     return repeated_elements(parts, form.axis, taken | {axis for part in parts for axis in part.axes})
 
@@ -221,8 +221,6 @@ def _together(component: Component, values: Sequence[Expr], positions: Sequence[
         what = "positions" if MONOIDS[component.monoid].indexed else "values"
         return Expr(f"best_{what}", (component.count, old, positions[1] if what == "positions" else new))
     return Expr(STEPS.get(component.monoid, component.monoid), (old, new))
-
-
 
 
 def _at(component: Component, position: Expr, axis: str) -> Expr:

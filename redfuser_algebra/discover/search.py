@@ -106,7 +106,7 @@ class Search:
     def _solved(self, reduction: Reduction) -> Expr:
         if reduction.count is not None and keeps_ever_more(reduction.count, self.axis):
             raise Unmoved(reduction.source, "it keeps more elements the more there are")
-        if any(is_ordered(part, self.axis) for part in (reduction.body, reduction.mask) if part is not None):
+        if any(is_ordered(part, self.axis) for part in reduction.elements):
             return self._ordered(reduction)
         return self._of(reduction, opened(reduction.body, self.choices))
 
@@ -292,7 +292,7 @@ def _lifts(asked: Asked) -> list[Expr]:
 
 
 def _names_in(cascade: Cascade) -> set[str]:
-    parts = [part for r in cascade.reductions for part in (r.body, r.mask, r.count) if part is not None]
+    parts = [part for r in cascade.reductions for part in r.operands]
     terms = subterms(*parts, *cascade.outputs)
     return {term.name for term in terms if term.op in ("input", "param", "symbol")} | {
         axis for term in terms for axis in term.axes} | {r.name for r in cascade.reductions} | {cascade.axis}

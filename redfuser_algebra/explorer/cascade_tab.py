@@ -43,7 +43,7 @@ def as_written(found: Discovery) -> tuple[Sweep, ...]:
     """A sweep for every reduction, as a library runs them, and one for every output that keeps the axis."""
     cascade, sweeps, made = found.cascade, [], {}
     for reduction in cascade.reductions:
-        parts = [part for part in (reduction.body, reduction.mask) if part is not None]
+        parts = [*reduction.elements]
         waits = tuple(made[name] for name in symbols_in(*parts) if name in made)
         made[reduction.name] = len(sweeps)
         sweeps.append(Sweep((reduction.name,), _loads(cascade.axis, *parts), waits))
@@ -58,7 +58,7 @@ def as_fused(found: Discovery) -> tuple[Sweep, ...]:
     form, axis = found.form, found.cascade.axis
     if form is None:
         return _in_passes(found)
-    parts = [part for c in form.state for part in (c.lift, c.mask) if part is not None]
+    parts = [part for c in form.state for part in c.elements]
     sweeps = [Sweep(tuple(component.name for component in form.state), _loads(axis, *parts))]
     maps = [output for output in form.outputs if axis in output.axes]
     if maps:

@@ -41,10 +41,17 @@ class Reduction:
     @property
     def stated(self) -> Expr:
         """The reduction over the symbols of earlier results."""
-        if self.monoid == "compose":
-            return self.body
-        operands = (self.body, self.mask, self.count)
-        return Expr("reduce", tuple(part for part in operands if part is not None), self.source.attrs)
+        return self.body if self.monoid == "compose" else Expr("reduce", self.operands, self.source.attrs)
+
+    @property
+    def elements(self) -> tuple[Expr, ...]:
+        """What is asked of an element: F, and whether it takes part if not all do."""
+        return self.operands[:1 if self.mask is None else 2]
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """Body, mask and count, as far as there are any."""
+        return tuple(part for part in (self.body, self.mask, self.count) if part is not None)
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,7 @@ def _fresh(letter: str, taken: set[str]) -> str:
 def _depth(reductions: list[Reduction]) -> int:
     depths: dict[str, int] = {}
     for reduction in reductions:
-        parts = [part for part in (reduction.body, reduction.mask) if part is not None]
+        parts = [*reduction.elements]
         used = [term.name for term in subterms(*parts) if term.op == "symbol"]
         depths[reduction.name] = 1 + max((depths[name] for name in used), default=0)
     return max(depths.values(), default=0)

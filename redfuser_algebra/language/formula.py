@@ -216,7 +216,6 @@ class Reader:
             return node.value
         return self.read(node)
 
-
     def _step(self, node: ast.expr) -> Callable[..., Expr | tuple[Expr, ...]]:
         """What a lambda makes of the states that are its parameters."""
         if not isinstance(node, ast.Lambda):

@@ -267,7 +267,7 @@ class ColumnFunctions(RowFunctions):
 
     def _fold_columns(self, f: DeviceFunction, product: bool, columns: tuple[str, ...], updates: list[Update]) -> None:
         axis, real = self.program.axis, self.signature.real
-        exprs = [e for u in updates for e in (u.lift, u.mask) if e is not None]
+        exprs = [e for u in updates for e in u.elements]
         choosing = not [u for u in updates if u.monoid in ("sum", "prod")]
         f.wide = "f4" if real == "f4" and (product or choosing or in_single(exprs, (axis, *columns))) else "f8"
         f.open(axis)

@@ -66,7 +66,7 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     read = sum(width * extent(axes) * again(axes) for axes in inputs)
     plain = [u for u in program.updates if u.contraction is None]
     counted = [u for u in plain if MONOIDS[u.monoid].counted]
-    lifts = [e for u in plain for e in (u.lift, u.mask) if e is not None]
+    lifts = [e for u in plain for e in u.elements]
     lifts += [u.contraction.left for u in program.updates if u.contraction] + [p.value for p in program.producers if p.contraction is None]
     seconds = _seconds(program, lifts, extent, width) + OPERATION * width / 4 * len(counted)
     steps = [u.step for u in program.updates if u.ordered]

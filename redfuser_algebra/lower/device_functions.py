@@ -174,7 +174,7 @@ class RowFunctions:
         axis = self.program.axis
         stage = list(stage)
         folded = [u for u in stage if not u.counts]
-        exprs = [e for u in folded for e in (u.lift, u.mask) if e is not None]
+        exprs = [e for u in folded for e in u.elements]
         choosing = not [u for u in folded if u.monoid in ("sum", "prod")]
         f.wide = "f4" if self.signature.real == "f4" and (choosing or in_single(exprs, (axis,))) else "f8"
         joins = []

@@ -16,7 +16,7 @@ from redfuser_algebra.lower.tile import Producer, TileProgram, Update
 
 def with_elements(program: TileProgram) -> TileProgram:
     """A program whose loops share what they compute of elements alone, in functions of many steps."""
-    loops = [[e for u in stage for e in (u.lift, u.mask) if e is not None] for stage in program.stages]
+    loops = [[e for u in stage for e in u.elements] for stage in program.stages]
     loops += [[program.outputs[place]] for place in program.maps]
     needed = Counter(term for loop in loops for term in subterms(*loop) if _is_element(term, program.axis))
     found = dict.fromkeys(term for loop in loops for expr in loop for term in _outermost(expr, needed))

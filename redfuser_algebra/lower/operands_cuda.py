@@ -238,7 +238,7 @@ class _Reading:
     def _elements(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> tuple[Operand, ...]:
         """Real inputs with a number per row and element."""
         program = self.program
-        exprs = [e for u in numbers for e in (u.lift, u.mask) if e is not None] + [w.weights for w in weighted]
+        exprs = [e for u in numbers for e in u.elements] + [w.weights for w in weighted]
         exprs += [w.update.mask for w in weighted if w.update.mask is not None]
         leaves = [t for t in subterms(*exprs) if t.op == "input" and {program.block, program.axis} <= set(t.axes)]
         return tuple(self._operand(t.name, t, program.block, program.axis) for t in leaves if self.signature.arrays[t.name] in ("f4", "f8"))
@@ -259,7 +259,7 @@ class _Reading:
                 yield f"its output {place} has the axes {', '.join(axes)}"
         if [t for t in subterms(*program.outputs, *(v.value for v in program.values)) if t.op == "reduce"]:
             yield "its outputs sum over columns"
-        elements = [e for u in found.numbers for e in (u.lift, u.mask) if e is not None] + [w.weights for w in found.weighted]
+        elements = [e for u in found.numbers for e in u.elements] + [w.weights for w in found.weighted]
         if [t for t in subterms(*elements) if t.op == "reduce" and t.axis in (*found.columns, *program.rows)]:
             yield "its elements are made of sums over columns"
         if [t for o in (*found.lefts, *found.streamed) for t in subterms(o.value) if t.op in ("reduce", "symbol")]:

@@ -79,7 +79,7 @@ class OrderedPrinter(FormulaPrinter):
     def _wanted(self) -> set[str]:
         """The components that the results of a whole row are made of."""
         program, steps = self.program, {update.name: update.step for update in self.program.updates if update.ordered}
-        reads = [expr for u in program.updates if not u.ordered for expr in (u.lift, u.mask, u.rebase) if expr is not None]
+        reads = [expr for u in program.updates if not u.ordered for expr in (*u.elements, u.rebase)]
         found = used(program, [*program.outputs, *(state.start for state in program.running), *ends(program), *reads])
         todo = list(found)
         while todo:

@@ -252,7 +252,7 @@ class StagePrinter(OrderedPrinter):
     def _scan(self, name: str, update: Update) -> str:
         """The k largest: elements are spread over lanes, and only lanes whose largest gets in are looked at one by one."""
         axis, last = self.program.axis, LANES - 1
-        function = self.function(name, self.held, [e for e in (update.lift, update.mask) if e is not None], (axis,), choosing=True)
+        function = self.function(name, self.held, [*update.elements], (axis,), choosing=True)
         best, at = (function.argument(v.name, v.at_row()) for v in map(self.held, self._places(update)))
         index = function.index(axis)
         function.places[axis] = f"np.uint64({index})"
@@ -284,7 +284,7 @@ class StagePrinter(OrderedPrinter):
     def _seek(self, name: str, update: Update) -> str:
         """The position of the largest or smallest: a few elements at a time are looked at one by one only if their best wins."""
         axis, most = self.program.axis, update.monoid == "argmax"
-        function = self.function(name, self.held, [e for e in (update.lift, update.mask) if e is not None], (axis,), choosing=True)
+        function = self.function(name, self.held, [*update.elements], (axis,), choosing=True)
         held, won = self.held(update.name), self.held(update.name + WON)
         for variable in (held, won):
             function.results[function.argument(variable.name, variable.at_row())] = variable.at_row()
@@ -388,4 +388,4 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
 
 
 def _exponentials(update: Update) -> list[Expr]:
-    return [term for term in subterms(*(e for e in (update.lift, update.mask) if e is not None)) if prefers_single(term)]
+    return [term for term in subterms(*update.elements) if prefers_single(term)]

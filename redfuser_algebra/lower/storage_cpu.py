@@ -17,7 +17,6 @@ from redfuser_algebra.lower.precision import Precision
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 
-
 @dataclass(frozen=True)
 class Signature:
     """What a kernel is made for: the type of each array and scalar (f4, f8, i8 or b1), and whether it has matrix products.
@@ -258,6 +257,6 @@ def _seen(program: TileProgram) -> list[Expr]:
 
 def _moving(program: TileProgram) -> set[str]:
     """Components and values that are needed tile by tile: what pivots are made of."""
-    read = [expr for u in program.updates for expr in (u.lift, u.mask) if expr is not None]
+    read = [expr for u in program.updates for expr in u.elements]
     moved = [symbol(name) for u in program.updates for name in pivots_moved(u.rebase)]
     return used(program, [*read, *moved])

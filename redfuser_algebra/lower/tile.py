@@ -85,6 +85,11 @@ class Update:
         return symbol(self.name, self.axes)
 
     @property
+    def elements(self) -> tuple[Expr, ...]:
+        """What is asked of an element: its lift, and whether it takes part if not all do."""
+        return (self.lift,) if self.mask is None else (self.lift, self.mask)
+
+    @property
     def where(self) -> Expr | None:
         """Which elements can change the component; None if all can."""
         return self.lift if self.monoid == "any" and self.mask is None else self.mask

@@ -26,6 +26,7 @@ KINDS = ("monoid", "recurrence", "scaling", "rebase", "endomorphism", "cocycle",
          "result", "infinities")
 """Every kind of obligation, in the order in which certificates list them."""
 
+
 @dataclass(frozen=True)
 class Obligation:
     """One statement: `about` names components, results or a monoid, `terms` are the sides that a checker compares.
@@ -220,7 +221,7 @@ def _zero_sum(form: FusedForm, pivot: Pivot, above: Expr, below: Expr, mask: Exp
 def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
     recurrences = {recurred.name for recurred in form.recurrences}
     for row, result in zip(cascade.reductions, form.results, strict=True):
-        parts = tuple(part for part in (row.body, row.mask, row.count) if part is not None)
+        parts = row.operands
         source = row.body if row.monoid == "compose" else Expr("reduce", parts, row.source.attrs)
         value = tidied(result.value)
         statement = f"{row.name} = {mathematics(tidied(source))} is {mathematics(value)} of the state"

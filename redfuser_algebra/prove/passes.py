@@ -54,7 +54,7 @@ def _without(reductions: tuple[Reduction, ...], name: str) -> tuple[Reduction, .
 
 
 def _uses(reduction: Reduction) -> set[str]:
-    parts = [part for part in (reduction.body, reduction.mask, reduction.count) if part is not None]
+    parts = [*reduction.operands]
     return {term.name for term in subterms(*parts) if term.op == "symbol"}
 
 

@@ -70,7 +70,7 @@ def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, b
 
 
 def _formulas(cascade: Cascade) -> list[Expr]:
-    parts = [part for each in cascade.reductions for part in (each.body, each.mask, each.count) if part is not None]
+    parts = [part for each in cascade.reductions for part in each.operands]
     return [*parts, *cascade.outputs]
 
 

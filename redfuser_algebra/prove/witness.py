@@ -219,7 +219,7 @@ def stated(reduction: Reduction) -> Expr:
     """A reduction over the names of earlier results."""
     if reduction.source.op == "scan":
         return reduction.source
-    parts = [part for part in (reduction.body, reduction.mask, reduction.count) if part is not None]
+    parts = [*reduction.operands]
     return Expr("reduce", tuple(parts), reduction.source.attrs)
 
 

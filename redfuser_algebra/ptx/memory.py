@@ -126,7 +126,6 @@ class Traffic:
     moved: int = 0
     least: int = 0
 
-
     def add(self, requests: int, asked: int, moved: int, least: int) -> None:
         """Add an access of some warps."""
         self.requests, self.bytes, self.moved, self.least = self.requests + requests, self.bytes + asked, self.moved + moved, self.least + least

@@ -63,6 +63,7 @@ EIGHT = {True: "products of floats of eight bits are compiled for sm_89 and late
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
+
 @dataclass(frozen=True)
 class Binary:
     """How a kernel compiled for an architecture, and how much of it a multiprocessor of the card has at once."""

@@ -76,7 +76,7 @@ def definitions(form: FusedForm) -> dict[str, Expr]:
     """What every symbol of a form means when one part holds all elements."""
     meaning = {row.name: row.value for row in (*form.pivots, *form.results)}
     for component in form.state:
-        parts = tuple(part for part in (component.lift, component.mask, component.count) if part is not None)
+        parts = component.operands
         out = component.axes[-1] if MONOIDS[component.monoid].counted else ""
         meaning[component.name] = Expr("reduce", parts, (component.monoid, form.axis, out))
         if MONOIDS[component.monoid].indexed:

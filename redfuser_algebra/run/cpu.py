@@ -116,7 +116,7 @@ def is_worth_a_kernel(operator: Operator, form: FusedForm, binding: Binding) -> 
 def _operations(form: FusedForm, binding: Binding) -> int:
     """Operations on elements that the formulas of one sweep take; steps from state to state take NumPy as long as many."""
     sizes = binding.sizes | {copy: binding.sizes[axis] for copy, axis in form.axis_copies.items()}
-    formulas = [e for c in form.state for e in (c.lift, c.mask) if e is not None]
+    formulas = [e for c in form.state for e in c.elements]
     per_batch = sum(math.prod(sizes[axis] for axis in (term.body if term.op == "reduce" else term).axes)
                     for term in subterms(*formulas, *form.outputs) if term.args)
     return per_batch * math.prod(binding.batch) + STEP * binding.sizes[form.axis] * len(form.prefixes)

@@ -38,7 +38,7 @@ def moves_freely(form: FusedForm) -> bool:
             return False
         return term.op in COMPARISONS and all(map(is_position, term.args)) or all(map(is_invariant, term.args))
 
-    elements = [expr for c in form.state for expr in (c.lift, c.mask) if expr is not None]
+    elements = [expr for c in form.state for expr in c.elements]
     moves = [c.rebase for c in form.state] + [pivot.value for pivot in form.pivots]
     used = {term.name for term in subterms(*elements, *moves) if term.op == "symbol"}
     moves += [result.value for result in form.results if result.name in used]

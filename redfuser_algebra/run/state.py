@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from redfuser_algebra.discover.form import Component, FusedForm
 
 
-
 @dataclass(frozen=True)
 class Held:
     """What a part holds of one component: its value, laid out with size 1 along the reduced axis.

@@ -45,7 +45,7 @@ class Functions:
         self.form = counted(watched(renamed(operator, form), operator), operator)
         self.helpers: set[str] = set()
         self.axis = form.axis
-        roots = [expr for c in self.form.state for expr in (c.lift, c.mask, c.rebase) if expr is not None]
+        roots = [expr for c in self.form.state for expr in (*c.elements, c.rebase)]
         roots += [row.value for row in (*self.form.pivots, *self.form.results)] + [*self.form.outputs, *operator.outputs]
         self.plan: Layout = layout(operator.inputs, tuple(roots), self.axis, self.form.symbol_axes)
         self.definitions = {row.name: row.value for row in (*self.form.pivots, *self.form.results)
@@ -98,7 +98,7 @@ class Functions:
         own = {name: name for name in (*self.fields, *self.definitions)}
         known: dict[str, str] = {}
         block = self._block(known, positions=self.axis if self._sees_positions() else "", empty=True)
-        block.expect(*[term for c in self.form.state for term in (c.lift, c.mask, c.count) if term is not None],
+        block.expect(*[term for c in self.form.state for term in c.operands],
                      *self._needed(name for c in self.form.state for name in pivot_names(c)))
         for component in self.form.state:
             for name in pivot_names(component):
@@ -267,7 +267,7 @@ class Functions:
         return list(found.values())
 
     def _sees_positions(self) -> bool:
-        terms = subterms(*(part for c in self.form.state for part in (c.lift, c.mask) if part is not None))
+        terms = subterms(*(part for c in self.form.state for part in c.elements))
         return any(term.op == "index" and term.axis == self.axis for term in terms) or any(
             MONOIDS[c.monoid].indexed for c in self.form.state)
 

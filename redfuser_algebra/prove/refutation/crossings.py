@@ -30,7 +30,6 @@ BITS = 320
 """The precision of the balls that a crossing is certified with."""
 
 
-
 @dataclass(frozen=True)
 class Jump:
     """The suffix is `still` but for one coordinate, which goes from `low` to `high`; the observation jumps between."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.prove.refutation.elements import Domain, Shape, Steered, mapped, ridges
-from redfuser_algebra.prove.refutation.evaluation import Effort, Evaluation, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
 from redfuser_algebra.prove.refutation.numbers import balls, working
 from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.reason import answers, choices

@@ -5,21 +5,19 @@ meaning of a form written down a second time, apart from the interpreter in `run
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS, WON
+from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
 from redfuser_algebra.prove.trials.arithmetic import (
     NOWHERE, SMALLEST, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
-
-_PLAIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 class Incomplete(Exception):
@@ -116,7 +114,7 @@ class Carrier:
 
     def _lifted(self, component: Component, values: Values) -> Held:
         evaluation, monoid = values.evaluation, MONOIDS[component.monoid]
-        for term in (component.lift, *filter_none(component.mask, component.count)):
+        for term in component.operands:
             values.ready(term)
         instance = evaluation.instance
         dim, length = instance.dim(self.form.axis), len(instance.positions)
@@ -196,7 +194,7 @@ class Carrier:
         """What joins the ordered components and those that they read."""
         own = {c.name: c.joined for c in self.form.state if c.joined is not None}
         read = {name.removesuffix(PRIME) for name in symbol_names(*own.values())}
-        return own | {c.name: call(_PLAIN[c.monoid], c.symbol, primed(c.symbol))
+        return own | {c.name: call(STEPS[c.monoid], c.symbol, primed(c.symbol))
                       for c in self.form.state if c.name in read and c.joined is None}
 
     def joined(self, component: Component, a: Held, b: Held, evaluation: Evaluation) -> Held:
@@ -262,11 +260,6 @@ def pivot_names(component: Component) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _pivot_names(own: str, rebase: Expr, lift: Expr, mask: Expr | None) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys((*pivots_moved(rebase), *symbol_names(lift, mask))) if name != own)
-
-
-def filter_none(*terms: Expr | None) -> Iterable[Expr]:
-    """The terms that are there."""
-    return [term for term in terms if term is not None]
 
 
 def _side_by_side(a: np.ndarray, b: np.ndarray, dim: int) -> np.ndarray:
