@@ -13,7 +13,7 @@ from redfuser_algebra.algebra.laws import LAWS
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
-from redfuser_algebra.discover.lengths import length_given
+from redfuser_algebra.discover.length_given import length_given
 from redfuser_algebra.discover.online import online
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused

@@ -12,7 +12,7 @@ import ipywidgets as widgets
 
 import redfuser_algebra as ra
 from redfuser_algebra.discover.display import refusal_html
-from redfuser_algebra.discover.lengths import length_given
+from redfuser_algebra.discover.length_given import length_given
 from redfuser_algebra.explorer import fields
 from redfuser_algebra.explorer.pictures import KEPT, MOVED, counted, picture
 from redfuser_algebra.explorer.session import Session

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import getsource
 
 from redfuser_algebra.lower.float8 import Float8
-from redfuser_algebra.lower.marks import MARK, taken_from_outside, unmarked
+from redfuser_algebra.lower.marks import marked, taken_from_outside, unmarked
 from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -96,13 +96,8 @@ def host(program: TileProgram, signature: Signature, dtype: str, outputs: tuple[
     return [*tables, *checked.splitlines(), "", "", *unmarked(own, {*taken_from_outside(own), "stream"}).splitlines()]
 
 
-def _argument(name: str) -> str:
-    """What `plan` and `launch` call what they are given: as the operator does, if they can."""
-    return name + MARK
-
-
 def _given(program: TileProgram) -> str:
-    return ", ".join(map(_argument, (*program.inputs, *program.params)))
+    return ", ".join(map(marked, (*program.inputs, *program.params)))
 
 
 def _table(codes: Mapping[str, str]) -> str:
@@ -129,8 +124,8 @@ def plan(program: TileProgram, signature: Signature, chosen: list[str], fixed: C
     but `fixed` ones, which are `whole` numbers, and counts."""
     sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
     scalars = {"i8": "np.int64", "b1": "np.bool_"}
-    arrays = {n: f"as_bits({_argument(n)}, {float8.formats[n]!r})" if n in float8.formats else _argument(n) for n in program.inputs}
-    numbers = {p: f"{scalars.get(signature.params[p], 'np.float64')}({_argument(p)})" for p in program.params}
+    arrays = {n: f"as_bits({marked(n)}, {float8.formats[n]!r})" if n in float8.formats else marked(n) for n in program.inputs}
+    numbers = {p: f"{scalars.get(signature.params[p], 'np.float64')}({marked(p)})" for p in program.params}
     counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
     return [f"def plan({_given(program)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
             f"    arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"    arrays = {_table(arrays)}", "    sizes, leading, steps = checked(arrays)", *chosen,

@@ -1,6 +1,6 @@
 """Names of an operator's own in printed source: as the operator has them, unless the source uses them for something else.
 
-While source is printed they carry a mark, which no other name has.  When it is whole the marks are taken off.
+While source is printed they stand between marks, which no other name has.  When it is whole the marks are taken off.
 """
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from collections.abc import Iterable
 MARK = "ˑ"
 
 _STRINGS = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|\'[^\'\n]*\'')
+
+
+def marked(name: str) -> str:
+    """A name while source is printed; what is put before or behind it stays apart from it."""
+    return f"{MARK}{name}{MARK}"
 
 
 def unmarked(source: str, reserved: Iterable[str] | None = None) -> str:

@@ -12,7 +12,7 @@ from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.language.names import PRIME, pivots_moved, stem, symbol_names, unused
 from redfuser_algebra.lower.functions_cpu import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
-from redfuser_algebra.lower.marks import MARK
+from redfuser_algebra.lower.marks import marked
 from redfuser_algebra.lower.precision import Precision
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
@@ -81,7 +81,7 @@ class Storage:
         """A variable's name, marked and other than those in use."""
         name = unused(name, self.taken)
         self.taken.add(name)
-        return name + MARK
+        return marked(name)
 
     def kind(self, term: Expr) -> str:
         """Real, whole or truth: the kind of a formula."""

@@ -14,7 +14,7 @@ from itertools import chain
 from importlib import metadata
 
 from redfuser_algebra.discover.form import FusedForm
-from redfuser_algebra.discover.lengths import length_given
+from redfuser_algebra.discover.length_given import length_given
 from redfuser_algebra.discover.show import summary
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.errors import OperatorError

@@ -8,7 +8,6 @@ import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
-from redfuser_algebra.ptx.formats import flushed
 from redfuser_algebra.ptx.text import DTYPES, Instruction
 
 if TYPE_CHECKING:
@@ -18,6 +17,12 @@ Unary = Callable[[np.ndarray], np.ndarray]
 
 ROUGHNESS = 2.0**-22
 """Largest relative error of the approximate float32 functions (PTX ISA: ex2, lg2, rcp, rsqrt are within about 2^-22)."""
+
+
+def flushed(x: np.ndarray) -> np.ndarray:
+    """Subnormal float32 numbers become zeros of their sign."""
+    x = np.asarray(x, np.float32)
+    return np.where(np.abs(x) < np.finfo(np.float32).smallest_normal, np.copysign(np.float32(0), x), x)
 
 
 def flushing(i: Instruction, function: Callable) -> Callable:
