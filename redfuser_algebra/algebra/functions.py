@@ -125,5 +125,8 @@ def _rows() -> tuple[Function, ...]:
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _rows()}
 
+COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"))
+"""Whether two numbers stand to each other so."""
+
 TOTAL_TWINS = {"shift": "subtract", "anchor": "identity", "ratio": "divide", "scaled": "divide", "scale": "multiply"}
 """Each total twin and the partial operation it completes."""

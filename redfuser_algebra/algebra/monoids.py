@@ -65,5 +65,8 @@ what two neighbouring parts make of it, and what it is where there is no element
 WON = "_value"
 """What a component's name is followed by where an expression reads the values that its positions won with."""
 
+SMALLEST = frozenset(("min", "fmin", "argmin"))
+"""Those for which the least element is the best."""
+
 STEPS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 """The function a ⊕ b of two numbers, by monoid: what an element does to what came before it."""

@@ -17,7 +17,7 @@ from redfuser_algebra.bench import measure
 from redfuser_algebra.bench.gpu_workloads import GpuWorkload, drawn
 from redfuser_algebra.bench.measure import OURS, Measured, Timed
 from redfuser_algebra.bench.peers import Call, library, versions
-from redfuser_algebra.bench.report import listed, markdown_table, remarks
+from redfuser_algebra.bench.report import listed, markdown_table, remarks, status
 from redfuser_algebra.run import gpu
 
 TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
@@ -180,11 +180,7 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def _time(each: Timed) -> str:
-    return f"{1000 * each.milliseconds:,.1f}" if each.milliseconds is not None else _status(each)
-
-
-def _status(each: Timed) -> str:
-    return {"not": "missing", "failed:": "failed", "wrong:": "wrong"}[each.why.split()[0]]
+    return f"{1000 * each.milliseconds:,.1f}" if each.milliseconds is not None else status(each)
 
 
 def _ratio(row: Measured, name: str) -> str:
@@ -192,7 +188,7 @@ def _ratio(row: Measured, name: str) -> str:
     if each is None:
         return ""
     if each.milliseconds is None:
-        return _status(each)
+        return status(each)
     return f"{each.milliseconds / row.ours:.2f}" if row.ours else f"{1000 * each.milliseconds:,.1f} µs"
 
 

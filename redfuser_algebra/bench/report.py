@@ -66,10 +66,11 @@ def _entrants(row: Measured, column: str) -> list[Timed]:
 
 
 def _time(each: Timed) -> str:
-    return _status(each) if each.milliseconds is None else f"{each.milliseconds:.3g}"
+    return status(each) if each.milliseconds is None else f"{each.milliseconds:.3g}"
 
 
-def _status(each: Timed) -> str:
+def status(each: Timed) -> str:
+    """In a word, why a contestant has no time."""
     return {"not": "missing", "failed:": "failed", "wrong:": "wrong"}[each.why.split()[0]]
 
 
@@ -77,7 +78,7 @@ def _times_as_long(row: Measured, column: str) -> str:
     entrants = _entrants(row, column)
     timed = [each.milliseconds for each in entrants if each.milliseconds is not None]
     if not timed or not row.ours:
-        return _status(entrants[0]) if entrants and not timed else ""
+        return status(entrants[0]) if entrants and not timed else ""
     return f"{min(timed) / row.ours:.2f}"
 
 

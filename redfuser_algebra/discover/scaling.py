@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.form import Component, FusedForm, Scaling
 from redfuser_algebra.discover.linear import Vector, combined, nullspace
@@ -18,7 +19,7 @@ from redfuser_algebra.language.expr import Expr, const, substitute, subterms, sy
 from redfuser_algebra.language.names import PRIME, unused
 
 _OF_ONE_DEGREE = frozenset(("add", "subtract", "maximum", "minimum", "negative", "abs"))
-_COMPARED = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign"))
+_COMPARED = COMPARISONS | {"sign"}
 _LOGARITHMS = {"log": math.log(2), "log2": 1.0}
 """By function, what doubling its argument adds."""
 

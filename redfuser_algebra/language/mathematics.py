@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from redfuser_algebra.language.composition import copied_axis
 from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.text import Written, at_least
 from redfuser_algebra.language.tidy import repeated_elements, tidied
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ AROUND = {"abs": ("|", "|"), "floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉"), "s
 WORDS = {"maximum": "max", "minimum": "min"}
 SYMBOLS = {"sum": "Σ", "prod": "Π"}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-Written = tuple[str, int]
 
 
 def mathematics(expr: Expr, names: Mapping[Expr, str] | None = None) -> str:
@@ -79,14 +78,14 @@ def _written(term: Expr, args: list[Written]) -> Written:
     if term.op == "scan":
         return _recurrence(term, [written for written, _ in args]), ATOM
     if term.op == "multiply" and args[1][1] == REDUCTION:
-        return f"{_at_least(MULTIPLY, args[0])}·{args[1][0]}", REDUCTION
+        return f"{at_least(MULTIPLY, args[0])}·{args[1][0]}", REDUCTION
     if term.op in INFIX:
         sign, level = INFIX[term.op]
-        left = _at_least(level + 1 if level == RELATION else level, args[0])
-        return f"{left}{sign}{_at_least(level + 1, args[1])}", level
+        left = at_least(level + 1 if level == RELATION else level, args[0])
+        return f"{left}{sign}{at_least(level + 1, args[1])}", level
     if term.op in PREFIX:
         sign, level = PREFIX[term.op]
-        return sign + _at_least(level + 1, args[0]), level
+        return sign + at_least(level + 1, args[0]), level
     if term.op in _SPECIAL:
         return _SPECIAL[term.op](args)
     operands = ", ".join(written for written, _ in args)
@@ -127,24 +126,20 @@ def _recurrence(term: Expr, args: list[str]) -> str:
 
 def _reduction(monoid: str, axis: str, body: Written, mask: Written | None, count: Written | None) -> Written:
     below = axis if mask is None else f"{{{axis}: {mask[0]}}}"
-    above = f"^{_at_least(ATOM, count)}" if count is not None else ""
-    return f"{SYMBOLS.get(monoid, monoid)}_{below}{above} {_at_least(REDUCTION, body)}", REDUCTION
+    above = f"^{at_least(ATOM, count)}" if count is not None else ""
+    return f"{SYMBOLS.get(monoid, monoid)}_{below}{above} {at_least(REDUCTION, body)}", REDUCTION
 
 
 def _power(args: list[Written]) -> Written:
-    base = _at_least(ATOM, args[0])
+    base = at_least(ATOM, args[0])
     if args[1][0].isdigit():
         return base + args[1][0].translate(SUPERSCRIPTS), POWER
-    return f"{base}^{_at_least(ATOM, args[1])}", POWER
+    return f"{base}^{at_least(ATOM, args[1])}", POWER
 
 
 def _choice(args: list[Written]) -> Written:
     condition, yes, no = args
-    return f"{_at_least(OR, yes)} if {condition[0]} else {no[0]}", CHOICE
+    return f"{at_least(OR, yes)} if {condition[0]} else {no[0]}", CHOICE
 
 
 _SPECIAL = {"power": _power, "where": _choice}
-
-
-def _at_least(level: int, written: Written) -> str:
-    return written[0] if written[1] >= level else f"({written[0]})"

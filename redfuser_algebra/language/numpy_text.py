@@ -13,7 +13,7 @@ from redfuser_algebra.language.expr import LEAVES, Expr, subterms, unbound_state
 from redfuser_algebra.language.names import numbered
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.recurrence import with_elements
-from redfuser_algebra.language.text import ATOM, UNARY, _at_least, _binary, shared_terms
+from redfuser_algebra.language.text import ATOM, UNARY, Written, at_least, binary, shared_terms
 
 RESERVED = ("np", "spread", "along", "positions", "position_of", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
             "False", "None")
@@ -22,8 +22,6 @@ IDENTITIES = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "fmax"
 """What elements outside a mask count as."""
 
 BITWISE = {"&": "np.logical_and({}, {})", "|": "np.logical_or({}, {})"}
-
-Written = tuple[str, int]
 
 
 def numpy_definition(operator: Operator) -> list[str]:
@@ -119,10 +117,10 @@ def _written(term: Expr, args: list[Written]) -> Written:
     if function.infix in BITWISE:
         return BITWISE[function.infix].format(*operands), ATOM
     if function.infix and function.arity == 2:
-        return _binary(function.infix, *args)
+        return binary(function.infix, *args)
     if term.op == "negative":
-        return "-" + _at_least(UNARY, args[0]), UNARY
-    return (f"(1.0 / {_at_least(UNARY, args[0])})" if term.op == "reciprocal" else f"{spelt_function(term.op)}({', '.join(operands)})"), ATOM
+        return "-" + at_least(UNARY, args[0]), UNARY
+    return (f"(1.0 / {at_least(UNARY, args[0])})" if term.op == "reciprocal" else f"{spelt_function(term.op)}({', '.join(operands)})"), ATOM
 
 
 def _leaf(term: Expr) -> Written:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.language.expr import Expr, subterms
 
 LARGEST = 60
@@ -177,7 +178,7 @@ def _components(factors: Monomial, bound: set[str]) -> list[tuple[Monomial, froz
     return [(frozenset(parts), frozenset(axes)) for parts, axes in groups]
 
 
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan")
+_COMPARISONS = COMPARISONS | {"isnan"}
 _LOGIC = ("logical_and", "logical_not")
 
 _RULES = {

@@ -125,9 +125,9 @@ def _written(term: Expr, args: list[Written]) -> Written:
         return _leaf(term)
     function = FUNCTIONS.get(term.op)
     if function and function.infix and function.arity == 2:
-        return _binary(function.infix, *args)
+        return binary(function.infix, *args)
     if function and function.infix and term.args[0].op != "const":
-        return function.infix + _at_least(UNARY, args[0]), UNARY
+        return function.infix + at_least(UNARY, args[0]), UNARY
     operands = [written for written, _ in args]
     return f"{_word(term)}({', '.join(_operands(term, operands))})", ATOM
 
@@ -145,15 +145,17 @@ def _constant(value: bool | int | float) -> Written:
     return written, UNARY if written.startswith("-") else ATOM
 
 
-def _binary(infix: str, left: Written, right: Written) -> Written:
+def binary(infix: str, left: Written, right: Written) -> Written:
+    """An operator between two operands, in brackets where they bind less tightly."""
     level = PRECEDENCE.get(infix, COMPARISON)
     if level == POWER:
-        return f"{_at_least(ATOM, left)} ** {_at_least(UNARY, right)}", level
+        return f"{at_least(ATOM, left)} ** {at_least(UNARY, right)}", level
     tighter = level + 1
-    return f"{_at_least(tighter if level == COMPARISON else level, left)} {infix} {_at_least(tighter, right)}", level
+    return f"{at_least(tighter if level == COMPARISON else level, left)} {infix} {at_least(tighter, right)}", level
 
 
-def _at_least(level: int, written: Written) -> str:
+def at_least(level: int, written: Written) -> str:
+    """A formula, in brackets if it binds less tightly than `level`."""
     return written[0] if written[1] >= level else f"({written[0]})"
 
 

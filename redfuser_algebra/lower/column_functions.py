@@ -16,7 +16,7 @@ from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved, nothing_of
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 
@@ -285,7 +285,7 @@ class ColumnFunctions(RowFunctions):
         taken = f.taken(index) + (f" & {mask}" if mask else "")
         place = f.place(columns)
         if monoid.counted:
-            best, at = (f.argument(self.storage.held[name].name, "") for name in self._places(update))
+            best, at = (f.argument(v.name, "") for v in self.storage.places(update))
             count = f.argument(f"n_{held.columns[-1]}", "")
             f.line(f"if {taken}:")
             f.line(f"    insert({best}, {at}, {f'({place}) * {count}' if place else '0'}, {count}, {value.to('f8').text}, i8({f.place_of(index)}))")
@@ -299,10 +299,6 @@ class ColumnFunctions(RowFunctions):
             return
         identity = Accumulator("", update.monoid, held.type).identity()
         f.line(f"{into} = {joined(update.monoid, into, f'sel({taken}, {value.to(held.type).text}, {identity})', held.type)}")
-
-    def _places(self, update: Update) -> tuple[str, str]:
-        """What the k largest values and their positions are held under."""
-        return (update.name + WON, update.name) if MONOIDS[update.monoid].indexed else (update.name, positions(update.name))
 
     # the states of many threads
 
@@ -320,7 +316,7 @@ class ColumnFunctions(RowFunctions):
     def _join_columns(self, f: DeviceFunction, update: Update) -> None:
         held, monoid = self.storage.held[update.name], MONOIDS[update.monoid]
         if monoid.counted:
-            best, at = (f.argument(self.storage.held[name].name, "") for name in self._places(update))
+            best, at = (f.argument(v.name, "") for v in self.storage.places(update))
             count, inner = f.argument(f"n_{held.columns[-1]}", ""), held.columns[:-1]
             for axis in inner:
                 f.argument(f"n_{self.program.copies.get(axis, axis)}", "")

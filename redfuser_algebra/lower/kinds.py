@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.functions import COMPARISONS, FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import Operator
+
+TYPES = {"float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
+"""What generated code calls the type of numbers of a dtype."""
+DTYPES = {type_: dtype for dtype, type_ in TYPES.items()}
 
 WHOLE = frozenset(("add", "subtract", "multiply", "negative", "abs", "mod", "floor_divide", "shift", "scale"))
 """Of whole numbers these make whole numbers; so does a power with a constant exponent."""
@@ -67,9 +71,6 @@ def _cast_kind(dtype: str) -> str:
     return "b" if dtype == "bool" else "i" if "int" in dtype else "f"
 
 
-_COMPARE = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
-
-
 def natural_kinds(operator: Operator) -> dict[str, str]:
     """The inputs and parameters that an operator uses as truth values ("bool") or as positions and lengths ("int64").
 
@@ -86,11 +87,17 @@ def natural_kinds(operator: Operator) -> dict[str, str]:
         for term in terms:
             if term.op == "reduce" and term.count is not None and term.count.op == "param":
                 found[term.count.name] = "int64"
-            if term.op in _COMPARE and any(_is_whole(arg, found) for arg in term.args):
+            if term.op in COMPARISONS and any(_is_whole(arg, found) for arg in term.args):
                 found |= {leaf.name: found.get(leaf.name, "int64") for arg in term.args for leaf in _whole_leaves(arg)}
         if len(found) == before:
             return found
     return found
+
+
+def param_types(operator: Operator) -> dict[str, str]:
+    """The type of each parameter: that of its default, if this is no real number, else by its use."""
+    natural = natural_kinds(operator)
+    return {name: {bool: "b1", int: "i8"}.get(type(default)) or TYPES[natural.get(name, "float64")] for name, default in operator.params.items()}
 
 
 def _is_whole(term: Expr, found: dict[str, str]) -> bool:

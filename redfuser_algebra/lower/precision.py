@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import stem, symbol_names
 from redfuser_algebra.lower.tile import TileProgram, Update
 
 _FACTORS = frozenset(("multiply", "divide", "negative", "abs", "sqrt", "reciprocal", "identity"))
 """Of operands that are off by a few roundings these make results that are."""
-_COMPARE = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _LOGIC = frozenset(("logical_and", "logical_or", "logical_not", "isnan"))
 
 
@@ -38,7 +38,7 @@ class Precision:
             return False
         if update.monoid in ("max", "min", "fmax", "fmin"):
             return self._exact(update.lift)
-        if update.monoid in ("any", "all") or update.monoid == "sum" and update.lift.op in _COMPARE | _LOGIC:
+        if update.monoid in ("any", "all") or update.monoid == "sum" and update.lift.op in COMPARISONS | _LOGIC:
             return self._decided(update.lift)
         if self.of_elements(update):
             return update.name not in self.moving or update.name not in self._divisors
@@ -65,7 +65,7 @@ class Precision:
             return True
         if term.op in _LOGIC:
             return all(self._decided(arg) or self._exact(arg) for arg in term.args)
-        return term.op in _COMPARE and all(self._exact(arg) or self._is_position(arg) or not self._varies(arg) for arg in term.args)
+        return term.op in COMPARISONS and all(self._exact(arg) or self._is_position(arg) or not self._varies(arg) for arg in term.args)
 
     def _is_position(self, term: Expr) -> bool:
         return term.op == "index"

@@ -16,7 +16,7 @@ from redfuser_algebra.lower.formulas_cpu import Step, indented
 from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
 from redfuser_algebra.lower.ordered_cpu import OrderedPrinter
 from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
-from redfuser_algebra.lower.storage_cpu import Signature, Variable, positions
+from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 
@@ -253,7 +253,7 @@ class StagePrinter(OrderedPrinter):
         """The k largest: elements are spread over lanes, and only lanes whose largest gets in are looked at one by one."""
         axis, last = self.program.axis, LANES - 1
         function = self.function(name, self.held, [*update.elements], (axis,), choosing=True)
-        best, at = (function.argument(v.name, v.at_row()) for v in map(self.held, self._places(update)))
+        best, at = (function.argument(v.name, v.at_row()) for v in self.storage.places(update))
         index = function.index(axis)
         function.places[axis] = f"np.uint64({index})"
         function.open(axis)
@@ -310,10 +310,6 @@ class StagePrinter(OrderedPrinter):
         self.buffers += [] if line in self.buffers else [line]
         return function.argument(name, name)
 
-    def _places(self, update: Update) -> tuple[str, str]:
-        """What the k largest values and their positions are held under."""
-        return (update.name + WON, update.name) if MONOIDS[update.monoid].indexed else (update.name, positions(update.name))
-
     def _accumulate(self, function: Function, update: Update, columns: tuple[str, ...], type_: str, near: str = "") -> None:
         mask = None if update.mask is None else function.code(update.mask).to("b1").text
         value, held, monoid = function.code(update.lift), self.held(update.name), MONOIDS[update.monoid]
@@ -321,7 +317,7 @@ class StagePrinter(OrderedPrinter):
         position = function.code(Expr("index", (), (self.program.axis,))).text if monoid.indexed or monoid.counted else ""
         places = f"[{', '.join(map(function.index, columns))}]" if columns else ""
         if monoid.counted:
-            best, at = (function.argument(v.name, v.at_row()) + places for v in map(self.held, self._places(update)))
+            best, at = (function.argument(v.name, v.at_row()) + places for v in self.storage.places(update))
             call_ = f"insert({best}, {at}, {value.to('f8').text}, {position})"
             function.line(call_ if mask is None else f"if {mask}: {call_}")
             return

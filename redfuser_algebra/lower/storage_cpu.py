@@ -185,6 +185,11 @@ class Storage:
         held = self.held[name]
         return Variable(self.fresh(f"old_{held.name}"), held.block, held.columns, held.type)
 
+    def places(self, update: Update) -> tuple[Variable, Variable]:
+        """What the k largest values and their positions are held in."""
+        names = (update.name + WON, update.name) if MONOIDS[update.monoid].indexed else (update.name, positions(update.name))
+        return tuple(self.held[name] for name in names)
+
     def leaves(self, symbol: Callable[[str], Variable]) -> Callable[[Expr], Leaf]:
         """What formulas read at one row; `symbol` says which variable a symbol is."""
         def leaf(term: Expr) -> Leaf:

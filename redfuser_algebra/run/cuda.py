@@ -14,7 +14,7 @@ from redfuser_algebra.language.html import element, folded, highlighted, joined
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, CudaSource
 from redfuser_algebra.lower.float8 import FORMATS, Float8
-from redfuser_algebra.lower.kinds import natural_kinds
+from redfuser_algebra.lower.kinds import DTYPES, TYPES, natural_kinds, param_types
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cuda import print_cuda
 from redfuser_algebra.lower.operands_cuda import matrices
@@ -30,8 +30,6 @@ from redfuser_algebra.run.dtypes import real_dtype
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
-
-NATURAL = {"int64": "i8", "bool": "b1"}
 
 NATIVE = 8, 9
 """The compute capability from which on there are products of floats of eight bits."""
@@ -59,7 +57,7 @@ class CudaKernel:
     def format(self, name: str) -> str:
         """What an input holds in memory."""
         own = self.signature.arrays[name]
-        return self.printed.float8.formats.get(name) or (self.dtype if own in ("f4", "f8") else name_of(own))
+        return self.printed.float8.formats.get(name) or (self.dtype if own in ("f4", "f8") else DTYPES[own])
 
     __repr__ = __str__
 
@@ -135,11 +133,6 @@ def factors_of(arrays: Mapping[str, np.dtype]) -> dict[str, str]:
     return {name: own for name, own in named.items() if own in FORMATS}
 
 
-def name_of(type_: str) -> str:
-    """The dtype of a kernel's type of whole numbers or truth values."""
-    return {own: name for name, own in NATURAL.items()}[type_]
-
-
 def stored(array: np.ndarray, dtype: str) -> np.ndarray:
     """An array as a kernel reads it: contiguous, bfloat16 and floats of eight bits as their bits."""
     if dtype in FORMATS:
@@ -167,9 +160,8 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
     if wgmma and architecture != "sm_90a":
         raise OperatorError(f"a CUDA kernel of {operator.name} by wgmma for {architecture}", "only sm_90a has that instruction", "choose sm_90a, or leave wgmma out")
     natural, real = natural_kinds(operator), "f8" if dtype == "float64" else "f4"
-    arrays = {name: NATURAL.get(natural.get(name, ""), real) for name in operator.inputs}
-    params = {name: {bool: "b1", int: "i8"}.get(type(value)) or NATURAL.get(natural.get(name, ""), "f8") for name, value in operator.params.items()}
-    program, signature = lower(operator, form), Signature(arrays, params, products=False)
+    arrays = {name: TYPES[natural[name]] if name in natural else real for name in operator.inputs}
+    program, signature = lower(operator, form), Signature(arrays, param_types(operator), products=False)
     formats = _formats(operator, program, signature, factors)
     float8 = Float8(formats, bool(formats) and ARCHITECTURES[architecture] >= NATIVE)
     return CudaKernel(operator, form, program, signature, dtype, architecture, print_cuda(program, signature, dtype, wgmma, float8))

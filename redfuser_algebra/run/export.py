@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.algebra.functions import FUNCTIONS
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import LEAVES, Expr, subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.cost import default_schedule
-from redfuser_algebra.lower.kinds import kinds, natural_kinds
+from redfuser_algebra.lower.kinds import TYPES, kinds, natural_kinds, param_types
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from redfuser_algebra.run.cuda import CudaKernel
 
 REAL = ("float32", "float64")
-TYPES = {"float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
 USUAL_LENGTH, USUAL_COLUMNS, USUAL_ROWS = 8192, 64, 1024
 """The lengths that an exported schedule is made for: of the reduced axis, of columns, and of rows."""
 
@@ -40,7 +39,6 @@ STORED_ROUNDING = {"float16": 2.0**-9, "bfloat16": 2.0**-6, "float32": 0.0, "flo
 
 KINDS = ("normal", "positive", "unit")
 ROUNDINGS = {"round", "cast", "floor", "ceil", "sign", "mod", "floor_divide"}
-COMPARISONS = {row.name for row in FUNCTIONS.values() if row.boolean and row.infix not in "&|~"}
 LENGTH, NUDGE = 40, 2.0**-24
 
 
@@ -54,7 +52,7 @@ def exported_cpu(operator: Operator, form: FusedForm, certificate: str, dtype: s
         raise OperatorError(f"a kernel file of {operator.name} for {dtype}", "there are no CPU kernels of that dtype",
                             f"choose one of {', '.join(REAL)}")
     program, natural = lower(operator, form), natural_kinds(operator)
-    signature = Signature({name: TYPES[natural.get(name, dtype)] for name in operator.inputs}, dict(_scalar_types(operator)))
+    signature = Signature({name: TYPES[natural.get(name, dtype)] for name in operator.inputs}, param_types(operator))
     schedule = schedule or _usual_schedule(program, 4 if dtype == "float32" else 8)
     return file_text(Export(operator, form, program, signature, print_cpu(program, signature), schedule, certificate,
                             draws(operator), error_limit(operator, TYPES[dtype])))
@@ -73,7 +71,7 @@ def error_limit(operator: Operator, type_: str) -> float:
 
 def _exactness(operator: Operator) -> str:
     """Which of LIMITS holds for an operator."""
-    terms, natural = subterms(*operator.outputs), natural_kinds(operator) | {name: "int64" for name, type_ in _scalar_types(operator) if type_ == "i8"}
+    terms, natural = subterms(*operator.outputs), natural_kinds(operator) | {name: "int64" for name, type_ in param_types(operator).items() if type_ == "i8"}
     if any(term.op in ("round", "cast") and term.attrs[-1] for term in terms):
         return "moved"
     return "steps" if any(_is_step(term, natural) for term in terms) else "exact"
@@ -85,12 +83,6 @@ def _is_step(term: Expr, natural: Mapping[str, str]) -> bool:
         return {"int64": "i", "bool": "b"}.get(natural.get(part.name, ""), "f")
 
     return term.op in ROUNDINGS or term.op in COMPARISONS and any(arg.op not in LEAVES and kinds(arg, leaf)[arg] == "f" for arg in term.args)
-
-
-def _scalar_types(operator: Operator) -> Iterator[tuple[str, str]]:
-    natural = natural_kinds(operator)
-    for name, default in operator.params.items():
-        yield name, {bool: "b1", int: "i8"}.get(type(default)) or TYPES[natural.get(name, "float64")]
 
 
 def _usual_schedule(program: TileProgram, width: int) -> Schedule:
@@ -157,8 +149,8 @@ def _assumed(operator: Operator, arrays: Mapping[str, np.ndarray]) -> list[np.nd
 
 
 def _evaluated(operator: Operator, exprs: tuple[Expr, ...], arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    scalars = {name: 3 if type_ == "i8" and default is None else 1.0 if default is None else default
-               for (name, type_), default in zip(_scalar_types(operator), operator.params.values(), strict=True)}
+    types = param_types(operator)
+    scalars = {name: (3 if types[name] == "i8" else 1.0) if default is None else default for name, default in operator.params.items()}
     environment = environment_of(operator, operator.bind(**arrays, **scalars))
     with np.errstate(all="ignore"):
         return [np.asarray(value, np.float64) for value in evaluate(exprs, environment)] if exprs else []

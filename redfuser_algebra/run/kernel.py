@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import folded, highlighted, joined, table, titled
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.kinds import natural_kinds
+from redfuser_algebra.lower.kinds import DTYPES, TYPES, natural_kinds, param_types
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 NARROW = ("float8_e4m3", "float8_e5m2", "bfloat16", "float16")
-TYPES = dict.fromkeys(NARROW, "f4") | {"float32": "f4", "float64": "f8", "int64": "i8", "bool": "b1"}
+GIVEN = dict.fromkeys(NARROW, "f4") | TYPES
 """dtype → the type of a kernel's arrays; narrow floats, as NumPy or ml_dtypes has them, are widened on their way in."""
-DTYPES = {"f4": "float32", "f8": "float64", "i8": "int64", "b1": "bool"}
 
 
 @dataclass(frozen=True)
@@ -95,15 +94,14 @@ def made_kernel(operator: Operator, form: FusedForm, dtype: str | Mapping[str, s
         raise OperatorError(f"a kernel of {operator.name} with schedule={schedule!r:.40}", "that is no schedule",
                             "leave it out, or give one of fused.tune(…)")
     wanted = {name: dtype.get(name, "float32") if isinstance(dtype, Mapping) else natural.get(name, dtype) for name in operator.inputs}
-    strange = [each for each in wanted.values() if each not in TYPES]
+    strange = [each for each in wanted.values() if each not in GIVEN]
     if strange:
         raise OperatorError(f"a kernel of {operator.name} for {strange[0]!r}", "kernels have no such numbers",
-                            f"choose one of {', '.join(TYPES)}")
-    arrays = {name: TYPES[each] for name, each in wanted.items()}
+                            f"choose one of {', '.join(GIVEN)}")
+    arrays = {name: GIVEN[each] for name, each in wanted.items()}
     if "f8" in arrays.values():
         arrays = {name: "f8" if type_ == "f4" else type_ for name, type_ in arrays.items()}
-    params = {name: {bool: "b1", int: "i8"}.get(type(value)) or TYPES[natural.get(name, "float64")] for name, value in operator.params.items()}
-    signature = Signature(arrays, params)
+    signature = Signature(arrays, param_types(operator))
     compiled = kernel_for(operator, form, signature)
     if compiled is None:
         raise OperatorError(f"a kernel of {operator.name}", "its form has parts that no loop is printed for", "call the fused operator: NumPy runs it")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
 Spans = tuple[tuple[int, int], ...]
-
-COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 
 def moves_freely(form: FusedForm) -> bool:

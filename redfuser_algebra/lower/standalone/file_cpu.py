@@ -15,6 +15,7 @@ from redfuser_algebra.discover.show import WIDTH
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.numpy_text import numpy_definition
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.kinds import DTYPES
 from redfuser_algebra.lower.numba_cpu import CpuSource
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone import calling, checking, meaning
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 TOOLS = (calling, meaning, checking)
 OWN = ("kernel", "sweep", "one_pass", "definition", "main", "INPUTS", "DTYPES", "TILE", "BLOCK", "sys")
-DTYPES = {"f4": "float32", "f8": "float64", "i8": "int64", "b1": "bool"}
 LIMITS = {"exact": {"f4": 1e-4, "f8": 1e-9}, "steps": {"f4": 2e-2, "f8": 1e-6}, "moved": {"f4": 0.2, "f8": 0.2}}
 """How far a kernel may be from the definition, in units of the largest value: where results move smoothly with the
 inputs; where a rounding or a comparison makes steps, next to which float32 may fall to the other side; and where the

@@ -5,11 +5,12 @@ that compares the position with a constant may look at a bounded window only.  N
 """
 from __future__ import annotations
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 
 _LINEAR = ("add", "subtract", "negative")
-_COMPARED = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum")
+_COMPARED = (*COMPARISONS, "minimum", "maximum")
 _OF_PRODUCTS = ("log", "log2", "abs", "sign")
 _OF_SUMS = ("exp", "exp2", "expm1", "sin", "cos")
 

@@ -7,14 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, SMALLEST
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Node, Unsupported, same
 from redfuser_algebra.prove.refutation.numbers import OPEN
 
 NOTHING = -1
 _KNOWN = ("sum", "prod", "max", "min", "fmax", "fmin", "argmax", "argmin", "topk", "argtopk", "any", "all")
-_SMALLEST = ("min", "fmin", "argmin")
 
 
 def folded(evaluation: Evaluation, term: Expr) -> Node:
@@ -119,7 +118,7 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
         order = np.asarray(np.frompyfunc(evaluation.field.order, 2, 1)(entry.value, best.value)).astype(int)
         rivals = takes & (found != NOTHING)
         order = _settled(evaluation, term, order, rivals & (order == OPEN), found, position, dim)
-        better = takes & (~rivals | ((order < 0) if term.monoid in _SMALLEST else (order > 0)))
+        better = takes & (~rivals | ((order < 0) if term.monoid in SMALLEST else (order > 0)))
         equal = rivals & (order == 0) & ~(entry.fixed & best.fixed)
         if equal.any():
             equal &= ~same(entry.value, best.value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
@@ -27,7 +28,7 @@ KERNEL = 12
 """The largest order of the matrix [F(x_i; p_j)] that is looked at."""
 
 _SEVERAL = 4
-_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "where")
+_STEPPING = (*COMPARISONS, "sign", "where")
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ def reason(problem: Problem, reduction: Reduction, evaluation: Evaluation, count
         return ORDER_STATISTIC
     if reduction.monoid != "sum" and reduction.monoid != "prod":
         return ENVELOPE
-    if any(term.op in _COMPARISONS and _turns(problem, evaluation, term, count) for term in own):
+    if any(term.op in _STEPPING and _turns(problem, evaluation, term, count) for term in own):
         return THRESHOLD
     return UNBOUNDED_RANK
 
 
 def choices(source: Expr, axis: str) -> list[Expr]:
     """The terms of a reduction that choose by comparing."""
-    return [term for term in _own_terms(source, axis) if term.op in (*_COMPARISONS, "abs", "maximum", "minimum")]
+    return [term for term in _own_terms(source, axis) if term.op in (*_STEPPING, "abs", "maximum", "minimum")]
 
 
 def _own_terms(source: Expr, axis: str) -> Iterator[Expr]:

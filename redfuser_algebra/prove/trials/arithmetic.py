@@ -13,14 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import MONOIDS, SMALLEST
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.trials import exact_functions, extended
 from redfuser_algebra.prove.trials.scans import scanned
 
 NOWHERE = -1
 """The position of a winner where no element takes part."""
-SMALLEST = ("min", "fmin", "argmin")
 _JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _LOGIC = {"any": np.logical_or, "all": np.logical_and}
 

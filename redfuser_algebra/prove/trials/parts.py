@@ -11,13 +11,13 @@ from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
+from redfuser_algebra.algebra.monoids import MONOIDS, SMALLEST, STEPS, WON
 from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
 from redfuser_algebra.prove.trials.arithmetic import (
-    NOWHERE, SMALLEST, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
+    NOWHERE, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
 
 
 class Incomplete(Exception):
