@@ -39,10 +39,22 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
         return None
     if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
         return None
+    return _sought(cascade, assume, refusal, budget, params)
+
+
+def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
+                 params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
+    """A witness that no bounded state of a part merges with what precedes it, though one goes on from element to element, or None."""
+    return _sought(cascade, assume, refusal, budget, params, behind=True)
+
+
+def _sought(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int, params: Mapping[str, Scalar | None] | None,
+            behind: bool = False) -> Witness | None:
+    """What is found within the budget about a state of all that has been seen, or of a part with something `behind` it."""
     effort = Effort(budget)
     for values in _parameters(params or {}):
-        problem = posed(cascade, assume, values)
-        effort.left += _FOR_RANKS * budget if problem.growing else 0
+        problem = posed(cascade, assume, values, behind=behind)
+        effort.left += _FOR_RANKS * budget if problem.growing and not behind else 0
         if problem.coordinates and not effort.over:
             try:
                 found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
@@ -50,22 +62,6 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
                 continue
             if found:
                 return found
-    return None
-
-
-def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
-                 params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
-    """A witness that no bounded state of a part merges with what precedes it, though a bounded state goes on in order, or None."""
-    effort = Effort(budget)
-    for values in _parameters(params or {}):
-        problem = posed(cascade, assume, values, behind=True)
-        if problem.coordinates and not effort.over:
-            try:
-                made = _witness(problem, problem.own(refusal.reduction), refusal, effort)
-            except Unsupported:
-                continue
-            if made:
-                return made
     return None
 
 
