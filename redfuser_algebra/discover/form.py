@@ -212,6 +212,11 @@ class FusedForm:
         return tuple(fact for fact in self.facts if fact.kind == "danger")
 
     @cached_property
+    def definitions(self) -> dict[str, Expr]:
+        """What pivots and results are, over components and one another, by name."""
+        return {row.name: row.value for row in (*self.pivots, *self.results)}
+
+    @cached_property
     def joins(self) -> dict[str, Expr]:
         """What joins two neighbouring parts of the ordered components, and of all that this reads or scales with, ordinary ones included."""
         joins = {component.name: component.joined for component in self.state if component.joined is not None}
@@ -247,7 +252,7 @@ class FusedForm:
     def axis_copies(self) -> dict[str, str]:
         """Axes next to the axis they copy, copy → axis: those the formulas contract over, and the reduced one at its final length."""
         formulas = [expr for c in self.state for expr in (c.rebase, *c.elements)]
-        terms = subterms(*formulas, *(row.value for row in (*self.pivots, *self.results)))
+        terms = subterms(*formulas, *self.definitions.values())
         axes = dict.fromkeys(axis for term in terms for axis in ((term.axis,) if term.op == "size" else term.axes))
         return {axis: copied_axis(axis) for axis in axes if copied_axis(axis) != axis}
 

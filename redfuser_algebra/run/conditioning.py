@@ -74,7 +74,7 @@ def form_error_bounds(operator: Operator, form: FusedForm, binding: Binding, uni
 
 def definitions(form: FusedForm) -> dict[str, Expr]:
     """What every symbol of a form means when one part holds all elements."""
-    meaning = {row.name: row.value for row in (*form.pivots, *form.results)}
+    meaning = dict(form.definitions)
     for component in form.state:
         parts = component.operands
         out = component.axes[-1] if MONOIDS[component.monoid].counted else ""

@@ -62,7 +62,7 @@ def _dask_array() -> ModuleType:
 
 def whole_axes(operator: Operator, form: FusedForm) -> set[str]:
     """The axes that must not be cut: reduced or copied ones, and those whose positions or lengths a result sees."""
-    late = [row.value for row in (*form.pivots, *form.results)] + [c.rebase for c in form.state if c.rebase is not None]
+    late = [*form.definitions.values()] + [c.rebase for c in form.state if c.rebase is not None]
     early = [part for c in form.state for part in c.operands]
     terms = subterms(*late, *early, *form.outputs)
     seen = {term.axis for term in terms if term.op in ("reduce", "size")} | set(form.axis_copies.values()) | set(operator.signature.tops)

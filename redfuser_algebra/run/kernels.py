@@ -155,7 +155,7 @@ def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Ex
 
 
 def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
-    formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [row.value for row in (*form.pivots, *form.results)]
+    formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [*form.definitions.values()]
     return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.products, tuple(signature.sizes.items())
 
 

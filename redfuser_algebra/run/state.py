@@ -58,7 +58,7 @@ class _Values:
     """The symbols of one part: components as they become known, results and pivots computed when first asked for."""
 
     def __init__(self, form: FusedForm, environment: Environment) -> None:
-        self.definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+        self.definitions = form.definitions
         self.monoids = {row.name: row.monoid for row in form.results if row.monoid not in ("", "compose")}
         self.takers = {row.name: {c.name for c in form.state if c.mask is row.mask} for row in form.results}
         self.present: dict[str, np.ndarray] = {}
@@ -343,7 +343,7 @@ def _part_values(form: FusedForm, part: State) -> _Values:
 
 def _invariant(form: FusedForm, chunk: Environment) -> Environment:
     """The environment without the inputs that vary along the axis, so that a state does not keep its chunk alive."""
-    formulas = [row.value for row in (*form.pivots, *form.results)]
+    formulas = [*form.definitions.values()]
     formulas += [expr for c in form.state for expr in (c.rebase, c.count, c.joined, c.start) if expr is not None]
     formulas += [start for scan, names in form.prefixes for start in scan.args[:len(names)]]
     formulas += [output for output in form.outputs if form.axis not in output.axes]

@@ -46,11 +46,10 @@ class Functions:
         self.helpers: set[str] = set()
         self.axis = form.axis
         roots = [expr for c in self.form.state for expr in (*c.elements, c.rebase)]
-        roots += [row.value for row in (*self.form.pivots, *self.form.results)] + [*self.form.outputs, *operator.outputs]
+        roots += [*self.form.definitions.values(), *self.form.outputs, *operator.outputs]
         self.plan: Layout = layout(operator.inputs, tuple(roots), self.axis, self.form.symbol_axes)
-        self.definitions = {row.name: row.value for row in (*self.form.pivots, *self.form.results)
-                            if row.name not in {c.name for c in self.form.state}}
         self.components = {c.name: c for c in self.form.state}
+        self.definitions = {name: value for name, value in self.form.definitions.items() if name not in self.components}
 
     @cached_property
     def fields(self) -> list[str]:

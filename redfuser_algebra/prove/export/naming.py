@@ -66,7 +66,7 @@ def renamed(operator: Operator, form: FusedForm) -> FusedForm:
 
 def _with_names(form: FusedForm, given: Mapping[str, str]) -> FusedForm:
     formulas = [expr for c in form.state for expr in (c.lift, c.mask, c.count, c.rebase, c.joined) if expr is not None]
-    formulas += [row.value for row in (*form.pivots, *form.results)] + [r.mask for r in form.results if r.mask is not None]
+    formulas += [*form.definitions.values()] + [r.mask for r in form.results if r.mask is not None]
     old = [term for term in subterms(*formulas, *form.outputs) if term.op == "symbol"]
     mapping = {term: symbol(new_name(term.name, given), term.axes) for term in old}
 

@@ -49,7 +49,7 @@ class FormTerms:
         """Whether the value of a symbol follows from known components."""
         if name.removesuffix(WON) in known:
             return True
-        values = {row.name: row.value for row in (*self.form.pivots, *self.form.results)}
+        values = self.form.definitions
         if name in seen or name not in values:
             return False
         return all(self._follows(part, known, seen | {name}) for part in symbol_names(values[name]))

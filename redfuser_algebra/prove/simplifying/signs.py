@@ -27,7 +27,7 @@ class Signs:
 
     def __init__(self, prover: Prover) -> None:
         self.prover, self.sp, self.form = prover, prover.sp, prover.form
-        self.rows = {row.name: row.value for row in (*self.form.pivots, *self.form.results)}
+        self.rows = self.form.definitions
         self.components = {component.name: component for component in self.form.state}
 
     def claim(self, o: Obligation) -> str:

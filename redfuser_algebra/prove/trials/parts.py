@@ -47,7 +47,7 @@ class Values:
 
     def __init__(self, form: FusedForm, arithmetic: Arithmetic, instance: Instance, length: int, partial: bool = False) -> None:
         self.evaluation = Evaluation(arithmetic, instance, length, partial)
-        self._definitions = {row.name: row.value for row in (*form.pivots, *form.results)}
+        self._definitions = dict(form.definitions)
         self._takers = {row.name: ([c.name for c in form.state if c.mask is row.mask], row.monoid) for row in form.results if row.mask is not None}
         self._present: dict[str, np.ndarray] = {}
 
