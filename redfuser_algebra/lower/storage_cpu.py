@@ -5,7 +5,7 @@ In: a tile program and the types of its inputs.  Out: variables, and the leaves 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms, symbol
@@ -124,7 +124,7 @@ class Storage:
             kind = self.kind(update.rebase.args[1] if update.rebase.op == "where" else update.rebase)
         self._add(name, update.axes, {"i": "i8", "b": "b1"}.get(kind, real))
         if monoid.indexed:
-            self._add(name + WON, update.axes, "f8")
+            self.held[name + WON] = replace(self.held[name], name=f"{self.held[name].name}{WON}", type="f8")
         elif monoid.counted:
             self._add(positions(name), update.axes, "i8")
 
