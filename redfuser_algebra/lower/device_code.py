@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +43,7 @@ def in_dialect(text: str, fast: bool = False) -> str:
 class DeviceFunction(Function):
     """A device function; its loop over the reduced axis goes over the slots of a thread's tile."""
 
-    picks, instructions = False, {}
+    picks, instructions = False, MappingProxyType({})
 
     def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
         axis = printer.program.axis

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
@@ -31,7 +32,7 @@ class FragmentCode(Function):
     """
 
     there: tuple[str, ...] = ()
-    picks, instructions = False, {}
+    picks, instructions = False, MappingProxyType({})
 
     def __init__(self, name: str, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
@@ -75,7 +76,7 @@ class FragmentCode(Function):
             axis, = self.program.columns(term.axes)
             held = f"b_{leaf.variable.removesuffix(PART)}" if term.name.endswith(PART) else f"o_{leaf.variable.removesuffix(OLD)}"
             return Code(f"{self._given(held)}[r, {self.index(axis)}]", "f4")
-        return Code(self._given(leaf.variable) if term.name.startswith(SEEN) else leaf.variable, leaf.type)
+        return Code(self._given(leaf.variable) if term.name in (SEEN, SEEN + OLD, SEEN + PART) else leaf.variable, leaf.type)
 
     def _given(self, name: str) -> str:
         return self.argument(name, name)

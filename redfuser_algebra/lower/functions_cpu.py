@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
@@ -54,7 +55,8 @@ class Function:
     `instructions` are templates of operations that the target has functions for.
     """
 
-    picks, instructions = True, {"anchor": "anchored({0})", "scale": "times({0}, {1})"}
+    picks = True
+    instructions: Mapping[str, str] = MappingProxyType({"anchor": "anchored({0})", "scale": "times({0}, {1})"})
 
     def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
                  short: Collection[str] = ()) -> None:
