@@ -438,7 +438,7 @@ def test_a_fault_of_the_package_is_not_taken_for_a_verdict(redfuser, monkeypatch
     def broken(*_, **__):
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(cli.ra, "decide", broken)
+    monkeypatch.setattr(ra, "decide", broken)
     told = redfuser("fuse", "softmax")
     assert told.code == 70 and "ZeroDivisionError: inside" in told.err and "please report" in told.err
 

@@ -28,8 +28,8 @@ FENCE = {
     "numba": ("run/", "ptx/"),
     "ipywidgets": ("explorer/",),
     "matplotlib": ("explorer/", "bench/"),
-    "typer": ("cli.py", "bench/"),
-    "rich": ("cli.py", "console.py", "bench/"),
+    "typer": ("cli/", "bench/"),
+    "rich": ("cli/", "console.py", "bench/"),
 }
 
 MODULE_LINES = 450
@@ -227,10 +227,10 @@ ALLOWED = [
     (imports_only_from_below, "bench/a.py", "import redfuser_algebra as ra\nfrom ..catalogue import entry"),
     (imports_only_from_below, "catalogue/a.py", "import redfuser_algebra as ra\nfrom ..language import operator"),
     (imports_only_from_below, "pipeline.py", "from .bench import peers\nfrom .algebra import laws"),
-    (imports_only_from_below, "cli.py", "import redfuser_algebra as ra\nfrom . import pipeline"),
+    (imports_only_from_below, "cli/forms.py", "import redfuser_algebra as ra\nfrom .. import pipeline"),
     (keeps_the_fence, "language/latex.py", "import sympy"),
     (keeps_the_fence, "run/cpu.py", "def f():\n    import numba"),
-    (keeps_the_fence, "cli.py", "import typer\nfrom rich.table import Table"),
+    (keeps_the_fence, "cli/forms.py", "import typer\nfrom rich.table import Table"),
     (imports_its_own_at_the_top, "run/cpu.py", "from ..lower import tile\ndef f():\n    import numba"),
     (imports_its_own_at_the_top, "__init__.py", "def __getattr__(n):\n    import_module('.pipeline', __name__)"),
     (names_what_it_imports, "run/cpu.py", "from math import exp"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from redfuser_algebra import cli
+from redfuser_algebra.cli.tours import notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -127,13 +127,13 @@ def test_a_warning_is_seen(source, said, tmp_path):
 
 def test_the_command_opens_the_tree_or_copies_what_is_installed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert cli.notebooks() == ROOT / "notebooks"
+    assert notebooks() == ROOT / "notebooks"
     packed = tmp_path / "site" / "redfuser_algebra"
     (packed / "notebooks").mkdir(parents=True)
     for name in ("01_a.ipynb", "02_b.ipynb"):
         (packed / "notebooks" / name).write_text("new")
     (tmp_path / "redfuser-notebooks").mkdir()
     (tmp_path / "redfuser-notebooks" / "01_a.ipynb").write_text("mine")
-    assert cli.notebooks(packed) == tmp_path / "redfuser-notebooks"
-    assert {path.name: path.read_text() for path in cli.notebooks(packed).iterdir()} == {"01_a.ipynb": "mine", "02_b.ipynb": "new"}
-    assert cli.notebooks(tmp_path / "elsewhere" / "redfuser_algebra") == tmp_path
+    assert notebooks(packed) == tmp_path / "redfuser-notebooks"
+    assert {path.name: path.read_text() for path in notebooks(packed).iterdir()} == {"01_a.ipynb": "mine", "02_b.ipynb": "new"}
+    assert notebooks(tmp_path / "elsewhere" / "redfuser_algebra") == tmp_path
