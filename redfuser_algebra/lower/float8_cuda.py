@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
-from redfuser_algebra.lower.fragments_cuda import LOAD, SCORES_HALF, STORE_FULL, STORE_HALF
+from redfuser_algebra.lower.fragments_cuda import LOAD, SCORES_HALF, STORE_FULL, STORE_HALF, TAKEN_FULL
 from redfuser_algebra.lower.variants import variant
 
 NEAR = 4
@@ -96,24 +96,18 @@ def add_weighted_rows_{pair}(p, right, lane, width, tile, columns, o):
             o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3] = mma_{pair}(a[0], a[1], a[2], a[3], odd_bytes(b[0], b[1]), odd_bytes(b[2], b[3]), o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3])
 '''
 
-_TAKEN = '''
-@cuda.jit(device=True, forceinline=True)
-def add_taken_rows_{pair}(p, right, lane, width, tile, columns, o):
-    """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
-    for i in range(tile // 4):
-        first, second = p[0, 0], p[1, 0]
-        for k in range(tile // 4):
-            first, second = sel(k == i, p[0, k], first), sel(k == i, p[1, k], second)
-            unrolled()
-        for quarter in range(4):
-            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
-            for n in range(columns // 16):
+_TAKEN = variant(TAKEN_FULL, ("add_taken_rows(", "add_taken_rows_{pair}("), ("columns // 8", "columns // 16"), ('''
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += sel(takes_part(a), a * c, f4(0))
+                o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
+                o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
+                o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))''', '''
                 row, v = i4(8 * (i // 2) + 2 * quarter + i % 2), cuda.local.array(4, f4)
                 v[0], v[1], v[2], v[3] = unpack_{right}(take_word(i4(right + chunk_at(row, n, width, tile) + lane % 4 * 4)))
                 for c in range(4):
                     o[0, 4 * n + c] += sel(takes_part(a), {a} * v[c], f4(0))
-                    o[1, 4 * n + c] += sel(takes_part(b), {b} * v[c], f4(0))
-
+                    o[1, 4 * n + c] += sel(takes_part(b), {b} * v[c], f4(0))''')) + '''
 
 @cuda.jit(device=True, forceinline=True)
 def all_finite_{right}(tile, size, thread, threads):

@@ -163,7 +163,7 @@ def add_weighted_rows(p, right, lane, width, tile, columns, o):
                 o[1, 2 * n + 1] += b * d
 '''
 
-_TAKEN_FULL = '''
+TAKEN_FULL = '''
 @cuda.jit(device=True, forceinline=True)
 def add_taken_rows(p, right, lane, width, tile, columns, o):
     """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
@@ -181,8 +181,9 @@ def add_taken_rows(p, right, lane, width, tile, columns, o):
                 o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
                 o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
                 o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))
+'''
 
-
+_TAKES_PART = '''
 @cuda.jit(device=True, forceinline=True)
 def takes_part(weight):
     """Whether a weight is an element's that takes part: −0 is the others' (see fold)."""
@@ -190,7 +191,7 @@ def takes_part(weight):
 '''
 
 _PLACED_FULL, _PLACED_HALF = "i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8", "n, width, tile) + lane % 4 * 4"
-_TAKEN_HALF = variant(_TAKEN_FULL, (_PLACED_FULL, _PLACED_HALF))
+_TAKEN_HALF = variant(TAKEN_FULL, (_PLACED_FULL, _PLACED_HALF))
 
 _TAKE_FULL = variant(_TAKE_HALF, ("n, width, rows) + lane % 4 * 4", "2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8"))
 
@@ -338,5 +339,5 @@ def bounded(factor):
 def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
-    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, _TAKEN_FULL, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])
+    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART, _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])
