@@ -75,61 +75,75 @@ _NEEDED = '''    if cuda.get_current_device().compute_capability < (8, 9):
 '''
 
 
-def host(program: TileProgram, signature: Signature, dtype: str, outputs: tuple[str, ...],
-         held: list[Variable], plan: list[str], float8: Float8 = Float8()) -> list[str]:
-    """The lines of `plan`, as given, and `launch`, and the tables they read."""
-    kinds = {"f4": STORED[dtype], "f8": STORED[dtype], **_DTYPES}
-    kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
-    order = [program.stored(own) for own in program.output_axes]
-    tables = [f"AXES = {dict(program.inputs)!r}",
-              "DTYPES = {" + ", ".join(f"{n!r}: {'np.uint8' if n in float8.formats else kinds[signature.arrays[n]]}" for n in program.inputs) + "}",
-              *([f"FACTORS = {dict(float8.formats)!r}"] if float8.formats else []),
-              "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, outputs, strict=True)) + "]",
-              f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in held)}]", ""]
-    given = _given(program)
-    checked, run = _CHECKED, _RUN.replace("GIVEN", given)
-    if float8.formats:
-        checked = f"\n{getsource(as_bits)}\n{variant(checked, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
-    if float8.native:
-        run = variant(run, ("    launches, arguments, held", f"{_NEEDED}    launches, arguments, held"))
-    own = "\n".join([*plan, "", "", f"def launch({given}, stream=0):", run])
-    return [*tables, *checked.splitlines(), "", "", *unmarked(own, {*taken_from_outside(own), "stream"}).splitlines()]
+@dataclass(frozen=True)
+class Host:
+    """The host's half of a module: `plan`, `launch`, and the tables they read; `held` is what parts of rows leave."""
 
+    program: TileProgram
+    signature: Signature
+    dtype: str
+    outputs: tuple[str, ...]
+    held: list[Variable]
+    float8: Float8 = Float8()
 
-def _given(program: TileProgram) -> str:
-    return ", ".join(map(marked, (*program.inputs, *program.params)))
+    @property
+    def _given(self) -> str:
+        return ", ".join(map(marked, (*self.program.inputs, *self.program.params)))
+
+    def lines(self, plan: list[str]) -> list[str]:
+        """Everything, with the lines of `plan` as given."""
+        own = "\n".join([*plan, "", "", f"def launch({self._given}, stream=0):", self._run()])
+        return [*self._tables(), *self._checked().splitlines(), "", "", *unmarked(own, {*taken_from_outside(own), "stream"}).splitlines()]
+
+    def _tables(self) -> list[str]:
+        program, formats = self.program, self.float8.formats
+        kinds = {"f4": STORED[self.dtype], "f8": STORED[self.dtype], **_DTYPES}
+        kept = {"f4": "np.float32", "f8": "np.float64", "i4": "np.int32", **_DTYPES}
+        order = [program.stored(own) for own in program.output_axes]
+        return [f"AXES = {dict(program.inputs)!r}",
+                "DTYPES = {" + ", ".join(f"{n!r}: {'np.uint8' if n in formats else kinds[self.signature.arrays[n]]}" for n in program.inputs) + "}",
+                *([f"FACTORS = {dict(formats)!r}"] if formats else []),
+                "OUTPUTS = [" + ", ".join(f"({own!r}, {kinds[type_]})" for own, type_ in zip(order, self.outputs, strict=True)) + "]",
+                f"HELD = [{', '.join(f'({kept[v.type]}, {tuple(program.copies.get(a, a) for a in v.columns)!r})' for v in self.held)}]", ""]
+
+    def _checked(self) -> str:
+        if not self.float8.formats:
+            return _CHECKED
+        return f"\n{getsource(as_bits)}\n{variant(_CHECKED, ('{np.dtype(DTYPES[name])}', '{FACTORS.get(name) or np.dtype(DTYPES[name])}'))}"
+
+    def _run(self) -> str:
+        run = _RUN.replace("GIVEN", self._given)
+        return variant(run, ("    launches, arguments, held", f"{_NEEDED}    launches, arguments, held")) if self.float8.native else run
+
+    def rows_plan(self, choice: Choice, columns: Collection[str]) -> list[str]:
+        """The lines of `plan` for kernels in which warps share a row; they are made for numbers of columns."""
+        program, whole = self.program, f"[((warps, 'whole'{choice.made}), blocks, threads)]"
+        split = [f"    parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1",
+                 "    piece = -(-length // parts // 32) * 32 if parts > 1 else length",
+                 f"    launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}"]
+        chosen = [f"    items, length = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}, sizes[{program.axis!r}]",
+                  *(f"    {line}" for line in choice.lines),
+                  "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
+                  *([f"    parts, piece, launches = 1, length, {whole}"] if program.maps else split)]
+        return self.plan(chosen, columns, ("items", "parts", "piece"))
+
+    def plan(self, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
+        """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
+        but `fixed` ones, which are `whole` numbers, and counts."""
+        program, formats = self.program, self.float8.formats
+        sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
+        scalars = {"i8": "np.int64", "b1": "np.bool_"}
+        arrays = {n: f"as_bits({marked(n)}, {formats[n]!r})" if n in formats else marked(n) for n in program.inputs}
+        numbers = {p: f"{scalars.get(self.signature.params[p], 'np.float64')}({marked(p)})" for p in program.params}
+        counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
+        return [f"def plan({self._given}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
+                f"    arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"    arrays = {_table(arrays)}", "    sizes, leading, steps = checked(arrays)", *chosen,
+                "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
+                f"    arguments += [{', '.join([*(['*numbers.values()'] if numbers else []), *counted])}]",
+                "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
+                "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]
 
 
 def _table(codes: Mapping[str, str]) -> str:
     """Code for a dict of what is given, by the operator's names."""
     return f"{{{', '.join(f'{name!r}: {code}' for name, code in codes.items())}}}"
-
-
-def rows_plan(program: TileProgram, signature: Signature, choice: Choice, columns: Collection[str]) -> list[str]:
-    """The lines of `plan` for kernels in which warps share a row; they are made for numbers of columns."""
-    whole = f"[((warps, 'whole'{choice.made}), blocks, threads)]"
-    split = [f"    parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1",
-             "    piece = -(-length // parts // 32) * 32 if parts > 1 else length",
-             f"    launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}"]
-    chosen = [f"    items, length = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}, sizes[{program.axis!r}]",
-              *(f"    {line}" for line in choice.lines),
-              "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
-              *([f"    parts, piece, launches = 1, length, {whole}"] if program.maps else split)]
-    return plan(program, signature, chosen, columns, ("items", "parts", "piece"))
-
-
-def plan(program: TileProgram, signature: Signature, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64",
-         float8: Float8 = Float8()) -> list[str]:
-    """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
-    but `fixed` ones, which are `whole` numbers, and counts."""
-    sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
-    scalars = {"i8": "np.int64", "b1": "np.bool_"}
-    arrays = {n: f"as_bits({marked(n)}, {float8.formats[n]!r})" if n in float8.formats else marked(n) for n in program.inputs}
-    numbers = {p: f"{scalars.get(signature.params[p], 'np.float64')}({marked(p)})" for p in program.params}
-    counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
-    return [f"def plan({_given(program)}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
-            f"    arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"    arrays = {_table(arrays)}", "    sizes, leading, steps = checked(arrays)", *chosen,
-            "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
-            f"    arguments += [{', '.join([*(['*numbers.values()'] if numbers else []), *counted])}]",
-            "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
-            "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, accesses_of_others, used
 from redfuser_algebra.lower.device_functions import RowFunctions
-from redfuser_algebra.lower.host_cuda import Choice, host, rows_plan
+from redfuser_algebra.lower.host_cuda import Choice, Host
 from redfuser_algebra.lower.formulas_cpu import indented
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
@@ -71,8 +71,8 @@ class RowPrinter:
         return [place for place in self.program.maps if self.outputs[place] in ("f4", "f8")]
 
     def _host(self) -> list[str]:
-        return host(self.program, self.signature, self.dtype, self.outputs, self._held(),
-                    rows_plan(self.program, self.signature, self._choice(), self.columns))
+        host = Host(self.program, self.signature, self.dtype, self.outputs, self._held())
+        return host.lines(host.rows_plan(self._choice(), self.columns))
 
     def _choice(self) -> Choice:
         """How many warps share a row: the least whose tile holds it, or 8 of them in a loop; 4 where nothing is read again and a thread has few tiles."""

@@ -18,6 +18,7 @@ from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
 from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions_cpu import Accumulator
+from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
@@ -59,7 +60,7 @@ class _Printer:
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = unmarked("\n".join(self._make()))
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
-        host = "\n".join(tiles_host(self.parts, self.signature, self.dtype, self.outputs, self._held(), schedules))
+        host = "\n".join(tiles_host(self.parts, Host(self.program, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
         return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)

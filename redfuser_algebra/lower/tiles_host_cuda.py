@@ -5,9 +5,8 @@ In: the parts of a tile program and the dtypes of its arrays.  Out: lines of sou
 from __future__ import annotations
 
 from redfuser_algebra.language.expr import subterms
-from redfuser_algebra.lower.host_cuda import host, plan
+from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.operands_cuda import Products
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
 
 SHARED = 48 * 1024
 """Bytes of shared memory that every launch may have without asking."""
@@ -40,9 +39,8 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 """Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
 
 
-def tiles_host(parts: Products, signature: Signature, dtype: str, outputs: tuple[str, ...], held: list[Variable],
-               schedules: tuple[tuple[int, int], ...]) -> list[str]:
-    """The lines of `plan` and `launch`, and what `make` needs to know of sizes; `held` is what parts of rows leave."""
+def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ...]) -> list[str]:
+    """The lines of `plan` and `launch`, and what `make` needs to know of sizes."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
     lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
     operands = (*parts.lefts, *parts.streamed)
@@ -65,7 +63,7 @@ def tiles_host(parts: Products, signature: Signature, dtype: str, outputs: tuple
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
     return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
-            *host(program, signature, dtype, outputs, held, plan(program, signature, chosen, parts.lengths, ("parts", "piece"), "np.int32", parts.float8), parts.float8)]
+            *host.lines(host.plan(chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
 
 
 def _needs(parts: Products) -> list[str]:
