@@ -7,16 +7,12 @@ arithmetic, as an identity of polynomials in the results.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 from redfuser_algebra.discover.decode import times, total
 from redfuser_algebra.discover.facts import Facts
-from redfuser_algebra.discover.linear import combined
 from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.expr import Expr, call, const, replaced, subterms
-
-Polynomial = dict[tuple[tuple[int, int], ...], Fraction]
-"""Coefficients by monomial: pairs of an atom's identity and its exponent, which may be negative."""
+from redfuser_algebra.language.polynomial import Polynomials
 
 
 def about_means(body: Expr, facts: Facts) -> Expr:
@@ -37,7 +33,7 @@ def _centred(term: Expr, facts: Facts) -> Expr | None:
     if any(mean is None for mean in means.values()):
         return None
     left = [*offset, *(factor * means[element] for factor, element in parts if element is not None)]
-    if _polynomial(total(left)):
+    if not Polynomials().vanishes(total(left)):
         return None
     return total([_weighted(factor, call("subtract", element, means[element])) for factor, element in parts
                   if element is not None])
@@ -78,32 +74,3 @@ def _mean(element: Expr, offset: list[Expr], facts: Facts) -> Expr | None:
                 element is factor for factor in operands(result.body, "multiply")):
             return quotient
     return None
-
-
-def _polynomial(term: Expr) -> Polynomial:
-    """A loop-invariant term as a polynomial in its atoms: what is neither a sum nor a product nor divides by a monomial."""
-    if term.op == "const":
-        return {(): Fraction(term.value)} if term.value else {}
-    if term.op in ("add", "subtract"):
-        return combined(*map(_polynomial, term.args), Fraction(1 if term.op == "add" else -1))
-    if term.op == "negative":
-        return combined({}, _polynomial(term.args[0]), Fraction(-1))
-    if term.op == "multiply":
-        return _multiplied(*map(_polynomial, term.args))
-    if term.op == "divide" and len(below := _polynomial(term.args[1])) == 1:
-        (monomial, share), = below.items()
-        inverse = {tuple((atom, -exponent) for atom, exponent in monomial): 1 / share}
-        return _multiplied(_polynomial(term.args[0]), inverse)
-    return {((id(term), 1),): Fraction(1)}
-
-
-def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for one, share in a.items():
-        for other, factor in b.items():
-            exponents = dict(one)
-            for atom, exponent in other:
-                exponents[atom] = exponents.get(atom, 0) + exponent
-            key = tuple(sorted((atom, exponent) for atom, exponent in exponents.items() if exponent))
-            result = combined(result, {key: share * factor}, Fraction(1))
-    return result
