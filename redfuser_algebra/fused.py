@@ -20,9 +20,8 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.nearest import Variant, nearest
-from redfuser_algebra.pipeline import Decision
+from redfuser_algebra.pipeline import Decision, fuses
 from redfuser_algebra.pipeline import decide as run_passes
-from redfuser_algebra.pipeline import fuses
 from redfuser_algebra.prove.certificate import Certificate, Heard, Progress, certify
 from redfuser_algebra.prove.export.proof_module import proof_module
 from redfuser_algebra.prove.proof import Proof, proved

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import redfuser_algebra as ra
-from redfuser_algebra.bench.workloads import WORKLOADS, Workload, _normal, _softmax
+from redfuser_algebra.bench.workloads import WORKLOADS, Workload, normal, numpy_softmax
 
 Maker = Callable[..., Callable[[], object]]
 
@@ -113,8 +113,8 @@ def _rows(name: str, shape: tuple[int, ...], dtype: str = "float32", **peers: Ma
     return GpuWorkload(replace(WORKLOADS[name], shape=shape), dtype, peers)
 
 
-SOFTMAX_GEMM = Workload("softmax-gemm", _softmax_gemm, (4096, 8192, 128), _normal("X:ml W:ln", "mln"), {
-    "numpy": lambda X, W: _softmax(X) @ W, "torch": lambda torch, X, W: torch.softmax(X, -1) @ W}, (), quick=(64, 512, 64))
+SOFTMAX_GEMM = Workload("softmax-gemm", _softmax_gemm, (4096, 8192, 128), normal("X:ml W:ln", "mln"), {
+    "numpy": lambda X, W: numpy_softmax(X) @ W, "torch": lambda torch, X, W: torch.softmax(X, -1) @ W}, (), quick=(64, 512, 64))
 
 _TRITON = {"Triton softmax": triton_softmax}
 

@@ -48,7 +48,7 @@ def _catalogue(name: str) -> Callable[[], ra.Operator]:
     return lambda: ra.operators[name]
 
 
-def _normal(names: str, axes: str = "rl") -> Draw:
+def normal(names: str, axes: str = "rl") -> Draw:
     """Arrays named in a text, each with its dimensions in words of one letter: "x:rl g:l", sizes in the order of `axes`."""
     wanted = [word.split(":") for word in names.split()]
 
@@ -116,7 +116,7 @@ READS = {"reading": _sums, "torch_reading": lambda torch, **arrays: [array.sum()
 """Reading all inputs, of whatever workload, as fast as a kernel and torch can: as little as there is to do with them is done."""
 
 
-def _softmax(x: np.ndarray) -> np.ndarray:
+def numpy_softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -134,7 +134,7 @@ def _entropy(x: np.ndarray) -> np.ndarray:
 
 
 def _top(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    p = _softmax(x)
+    p = numpy_softmax(x)
     at = np.argsort(-p, -1, kind="stable")[..., :6]
     return np.take_along_axis(p, at, -1), at
 
@@ -148,11 +148,11 @@ def _rms(x: np.ndarray) -> np.ndarray:
 
 
 def _kl(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (_softmax(x) * ((x - _lse(x)[..., None]) - (y - _lse(y)[..., None]))).sum(-1)
+    return (numpy_softmax(x) * ((x - _lse(x)[..., None]) - (y - _lse(y)[..., None]))).sum(-1)
 
 
 def _with_labels(rng: np.random.Generator, shape: Shape) -> dict[str, np.ndarray]:
-    return _normal("x:rl")(rng, shape) | {"label": rng.integers(0, shape[1], shape[0])}
+    return normal("x:rl")(rng, shape) | {"label": rng.integers(0, shape[1], shape[0])}
 
 
 def _torch_kl(torch, x, y):
@@ -178,41 +178,41 @@ _WRITES = (Target(COMPILERS, 1.0), Target(COPY, 1.3))
 _TWICE, _THRICE = (Target(COMPILERS, 1 / 2),), (Target(COMPILERS, 1 / 3),)
 
 ROWS = (
-    Workload("variance", _catalogue("variance"), _ROWS, _normal("x:rl"), _floors() | {
+    Workload("variance", _catalogue("variance"), _ROWS, normal("x:rl"), _floors() | {
         "numpy": lambda x: x.var(-1), "torch": lambda torch, x: x.var(-1, correction=0), "jax": lambda jax, x: x.var(-1)}, _STATISTIC),
-    Workload("mean-std", _mean_std, _ROWS, _normal("x:rl"), _floors() | {
+    Workload("mean-std", _mean_std, _ROWS, normal("x:rl"), _floors() | {
         "numpy": lambda x: (x.mean(-1), x.std(-1)), "torch": lambda torch, x: torch.std_mean(x, -1, correction=0)[::-1],
         "jax": lambda jax, x: (x.mean(-1), x.std(-1))}, _STATISTIC),
-    Workload("layernorm-statistics", _layernorm_statistics, _ROWS, _normal("x:rl"), _floors() | {
+    Workload("layernorm-statistics", _layernorm_statistics, _ROWS, normal("x:rl"), _floors() | {
         "numpy": lambda x: (x.mean(-1), 1 / np.sqrt(x.var(-1) + 1e-5)),
         "torch": lambda torch, x: (x.mean(-1), torch.rsqrt(x.var(-1, correction=0) + 1e-5)),
         "jax": lambda jax, x: (x.mean(-1), jax.lax.rsqrt(x.var(-1) + 1e-5))}, _STATISTIC),
-    Workload("logsumexp", _catalogue("logsumexp"), _ROWS, _normal("x:rl"), _floors() | {
+    Workload("logsumexp", _catalogue("logsumexp"), _ROWS, normal("x:rl"), _floors() | {
         "numpy": _lse, "scipy": lambda scipy, x: scipy.special.logsumexp(x, -1), "torch": lambda torch, x: torch.logsumexp(x, -1),
         "jax": lambda jax, x: jax.nn.logsumexp(x, -1)}, _EXPONENTIAL),
-    Workload("softmax-statistics", _softmax_statistics, _ROWS, _normal("x:rl"), _floors() | {
+    Workload("softmax-statistics", _softmax_statistics, _ROWS, normal("x:rl"), _floors() | {
         "numpy": lambda x: (x.max(-1), np.exp(x - x.max(-1, keepdims=True)).sum(-1)),
         "torch": lambda torch, x: (x.amax(-1), torch.exp(x - x.amax(-1, keepdim=True)).sum(-1)),
         "jax": lambda jax, x: (x.max(-1), jax.numpy.exp(x - x.max(-1, keepdims=True)).sum(-1))}, _EXPONENTIAL),
-    Workload("softmax", _catalogue("softmax"), _ROWS, _normal("x:rl"), _floors(True) | {
-        "numpy": _softmax, "scipy": lambda scipy, x: scipy.special.softmax(x, -1), "torch": lambda torch, x: torch.softmax(x, -1),
+    Workload("softmax", _catalogue("softmax"), _ROWS, normal("x:rl"), _floors(True) | {
+        "numpy": numpy_softmax, "scipy": lambda scipy, x: scipy.special.softmax(x, -1), "torch": lambda torch, x: torch.softmax(x, -1),
         "jax": lambda jax, x: jax.nn.softmax(x, -1)}, _WRITES),
-    Workload("layernorm", _catalogue("layernorm"), _ROWS, _normal("x:rl g:l b:l"), _floors(True) | {
+    Workload("layernorm", _catalogue("layernorm"), _ROWS, normal("x:rl g:l b:l"), _floors(True) | {
         "numpy": _layernorm, "torch": lambda torch, x, g, b: torch.nn.functional.layer_norm(x, x.shape[-1:], g, b, 1e-5),
         "jax": _jax_layernorm}, _WRITES),
-    Workload("rmsnorm", _catalogue("rmsnorm"), _ROWS, _normal("x:rl g:l"), _floors(True) | {
+    Workload("rmsnorm", _catalogue("rmsnorm"), _ROWS, normal("x:rl g:l"), _floors(True) | {
         "numpy": lambda x, g: x / _rms(x) * g, "torch": lambda torch, x, g: torch.nn.functional.rms_norm(x, x.shape[-1:], g, 1e-5),
         "jax": lambda jax, x, g: x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * g}, _WRITES),
-    Workload("softmax-entropy", _catalogue("softmax_entropy"), _ROWS, _normal("x:rl"), _floors() | {
+    Workload("softmax-entropy", _catalogue("softmax_entropy"), _ROWS, normal("x:rl"), _floors() | {
         "numpy": _entropy, "scipy": lambda scipy, x: scipy.stats.entropy(scipy.special.softmax(x, -1), axis=-1), "torch": _torch_entropy,
         "jax": lambda jax, x: -(jax.nn.softmax(x, -1) * jax.nn.log_softmax(x, -1)).sum(-1)}, _TWICE),
-    Workload("kl", _catalogue("kl_softmax"), _ROWS, _normal("x:rl y:rl"), _floors() | {
+    Workload("kl", _catalogue("kl_softmax"), _ROWS, normal("x:rl y:rl"), _floors() | {
         "numpy": _kl, "torch": _torch_kl, "jax": _jax_kl}, _TWICE),
     Workload("cross-entropy", _catalogue("cross_entropy"), _ROWS, _with_labels, _floors() | {
         "numpy": lambda x, label: _lse(x) - np.take_along_axis(x, label[..., None], -1)[..., 0],
         "torch": lambda torch, x, label: torch.nn.functional.cross_entropy(x, label, reduction="none"),
         "jax": lambda jax, x, label: jax.nn.logsumexp(x, -1) - jax.numpy.take_along_axis(x, label[:, None], -1)[:, 0]}, _TWICE),
-    *(Workload(f"moe-top6-{name}", _routing, shape, _normal("x:rl"), _floors() | {
+    *(Workload(f"moe-top6-{name}", _routing, shape, normal("x:rl"), _floors() | {
         "numpy": _top, "torch": lambda torch, x: tuple(torch.topk(torch.softmax(x, -1), 6, -1)),
         "jax": lambda jax, x: jax.lax.top_k(jax.nn.softmax(x, -1), 6)}, _THRICE, quick=(512, shape[1]))
       for name, shape in (("64", (8192, 64)), ("4096", (4096, 4096)))),
@@ -232,7 +232,7 @@ def _seen(Q, K):
 
 def _numpy_attention(causal: bool, Q, K, V):
     s = _scores(Q, K, Q.dtype.type(Q.shape[-1] ** -0.5))
-    return _softmax(np.where(_seen(Q, K), s, -np.inf).astype(s.dtype) if causal else s) @ V
+    return numpy_softmax(np.where(_seen(Q, K), s, -np.inf).astype(s.dtype) if causal else s) @ V
 
 
 def _torch_attention(causal: bool, torch, Q, K, V):
@@ -266,7 +266,7 @@ def _absmax_gemm() -> ra.Operator:
     return absmax_gemm
 
 
-_QKV, _XW = _normal("Q:hmd K:hld V:hld", "hmld"), _normal("X:ml W:ln", "mln")
+_QKV, _XW = normal("Q:hmd K:hld V:hld", "hmld"), normal("X:ml W:ln", "mln")
 _HEADS = (Target(("torch SDPA",), 1.1), Target(("torch eager", "JAX jit"), 1 / 2.5))
 _GEMM = (Target(("bare GEMM",), 1.1),)
 

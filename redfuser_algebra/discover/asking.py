@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redfuser_algebra.discover.egraph import Answer, Limits, Sexp
 from redfuser_algebra.discover.decode import Decoder
+from redfuser_algebra.discover.egraph import Answer, Limits, Sexp
 from redfuser_algebra.discover.encode import Encoder
 from redfuser_algebra.discover.facts import Facts
 from redfuser_algebra.discover.question import Question, asked

@@ -12,9 +12,9 @@ from functools import reduce
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.decode import times
+from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Recurred, Result
-from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.search import Search
 from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.cascade import Cascade, last_states, seen_by_element

@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.discover.show import form_latex, summary
-from redfuser_algebra.language.html import Fragment, displayed, element, folded, formula, joined, listed, paragraphs, preformatted, said, table, titled
+from redfuser_algebra.language.html import (
+    Fragment, displayed, element, folded, formula, joined, listed, paragraphs, preformatted, said, table, titled)
 from redfuser_algebra.language.latex import latex, name_latex, operator_latex
 from redfuser_algebra.language.tidy import tidied
 

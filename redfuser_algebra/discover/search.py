@@ -10,22 +10,22 @@ from dataclasses import replace
 from functools import reduce
 
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.discover.about_largest import about_largest
+from redfuser_algebra.discover.about_means import about_means
+from redfuser_algebra.discover.about_scales import about_scales
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
+from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
-from redfuser_algebra.discover.about_means import about_means
-from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Recurred
 from redfuser_algebra.discover.fractions import projective
 from redfuser_algebra.discover.kept_matrices import Kept, kept, recurred
-from redfuser_algebra.discover.about_largest import about_largest
 from redfuser_algebra.discover.ordered import matrices
-from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
+from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.recurrence import Recurrence, is_ordered, recurrence
-from redfuser_algebra.discover.about_scales import about_scales
 from redfuser_algebra.discover.simplify import opened, operands, settled
 from redfuser_algebra.discover.summands import canonical_axes
 from redfuser_algebra.discover.sums import Sums

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.decode import Decoder, addends, contraction, product
+from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.linear import Vector
 from redfuser_algebra.discover.simplify import settled, sorted_operands
 from redfuser_algebra.language.composition import copied_axis, free_copy, with_leaves

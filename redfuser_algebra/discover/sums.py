@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from redfuser_algebra.discover.asking import Asked, Asker, Unmoved
-from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.decode import product, times, total
+from redfuser_algebra.discover.draft import Draft, Drafts
 from redfuser_algebra.discover.encode import Encoder, sees_pivot
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE
 from redfuser_algebra.discover.linear import Span, Vector

@@ -154,12 +154,12 @@ class Expr:
 
     def __repr__(self) -> str:
         if not self._text:
-            printed = _printer[0](self) if _printer else f"Expr({self.op!r}, {self.args!r}, {self.attrs!r})"
+            printed = printer[0](self) if printer else f"Expr({self.op!r}, {self.args!r}, {self.attrs!r})"
             object.__setattr__(self, "_text", printed)
         return self._text
 
 
-_printer: list[Callable[[Expr], str]] = []
+printer: list[Callable[[Expr], str]] = []
 """Filled by language.text, which prints expressions; kept here as one slot so that imports go one way."""
 
 

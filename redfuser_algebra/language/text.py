@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.language.expr import LEAVES, Expr, _printer, subterms, unbound_states
+from redfuser_algebra.language.expr import LEAVES, Expr, printer, subterms, unbound_states
 from redfuser_algebra.language.functions import fresh_axis
 
 if TYPE_CHECKING:
@@ -193,4 +193,4 @@ def _axis_name(term: Expr) -> list[str]:
     return [f"name={out}"] if out and out != fresh_axis("top", *term.args[:-1]) else []
 
 
-_printer[:] = [text]
+printer[:] = [text]

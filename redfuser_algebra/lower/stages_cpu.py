@@ -19,7 +19,6 @@ from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
 from redfuser_algebra.lower.storage_cpu import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
-
 PIECE, LINE = 384, 64
 """Elements of a tile to fold between two looks ahead, and bytes that memory gives at a time.  Of two inputs in float32 that is
 48 lines, as many as a core waits for at a time: with a third more a row takes 6 % longer, with twice as many 25 %."""

@@ -12,11 +12,11 @@ from math import floor, log10
 
 import numpy as np
 
+from redfuser_algebra.prove.evidence import CANNOT, REFUTED, TESTED, Evidence
+from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.trials import extended
 from redfuser_algebra.prove.trials.arithmetic import Unsupported
 from redfuser_algebra.prove.trials.checks import Comparison, comparisons
-from redfuser_algebra.prove.evidence import CANNOT, REFUTED, TESTED, Evidence
-from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.trials.parts import Incomplete
 from redfuser_algebra.prove.trials.sampling import Space
 from redfuser_algebra.prove.trials.trial import Trial

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import chain
 from importlib import metadata
+from itertools import chain
 
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.length_given import length_given

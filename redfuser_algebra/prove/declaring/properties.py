@@ -17,7 +17,7 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.law_text import SIGNS, STILL, Statement
 from redfuser_algebra.prove.declaring.law_values import (
     FLOATS, RATIONALS, WHOLE, Numbers, TooLarge, Undefined, agree, applied, as_number, is_finite, kinds_of, values_of)
-from redfuser_algebra.prove.declaring.testing import Property, Seen, Examiner
+from redfuser_algebra.prove.declaring.testing import Examiner, Property, Seen
 
 LONGEST = 4
 """Elements of the longest axis that laws are tried on."""

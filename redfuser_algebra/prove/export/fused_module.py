@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.show import summary, text_sections
 from redfuser_algebra.language.cascade import Cascade
-from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.expr import subterms
+from redfuser_algebra.language.mathematics import mathematics
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.export.blocks import INDENT, WIDTH, wrapped
 from redfuser_algebra.prove.export.functions import Functions

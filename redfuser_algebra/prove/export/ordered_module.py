@@ -13,8 +13,8 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.export import fused_module as common
 from redfuser_algebra.prove.export.blocks import INDENT, wrapped
 from redfuser_algebra.prove.export.functions import Function
-from redfuser_algebra.prove.export.ordered_functions import OrderedFunctions
 from redfuser_algebra.prove.export.numpy_text import TOTAL, spelt
+from redfuser_algebra.prove.export.ordered_functions import OrderedFunctions
 from redfuser_algebra.prove.export.twins import sources
 from redfuser_algebra.prove.trials.sampling import Space, space
 

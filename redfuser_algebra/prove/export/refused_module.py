@@ -14,11 +14,11 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.expr import Expr, call, const
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.language.text import ATOM
 from redfuser_algebra.prove.export.blocks import INDENT, WIDTH, Block, entry, wrapped
 from redfuser_algebra.prove.export.fused_module import operator_lines
 from redfuser_algebra.prove.export.numpy_text import RESERVED, NumpyText, Unprintable, Written, layout, spelt
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness
-from redfuser_algebra.language.text import ATOM
 
 DIGITS = 800
 EXACT = {"exp": "mpmath.exp", "log": "mpmath.log", "sqrt": "mpmath.sqrt", "sin": "mpmath.sin", "cos": "mpmath.cos",

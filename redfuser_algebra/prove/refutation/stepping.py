@@ -12,7 +12,6 @@ import numpy as np
 from redfuser_algebra.language.expr import Expr, children_replaced, symbol, unbound_states
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Node, Unsupported
 
-
 Back = Callable[[Evaluation, Sequence[tuple[Expr, np.ndarray]]], dict[Expr, np.ndarray]]
 
 

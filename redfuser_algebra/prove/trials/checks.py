@@ -12,8 +12,8 @@ import numpy as np
 from redfuser_algebra.discover.form import Component
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME, symbol_names
-from redfuser_algebra.prove.trials.arithmetic import Evaluation
 from redfuser_algebra.prove.obligations import Obligation
+from redfuser_algebra.prove.trials.arithmetic import Evaluation
 from redfuser_algebra.prove.trials.parts import Held, Part, Values, pivot_names
 from redfuser_algebra.prove.trials.trial import Trial, is_finite
 

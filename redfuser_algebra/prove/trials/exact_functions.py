@@ -13,8 +13,7 @@ from flint import arb, fmpq
 
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.prove.refutation.numbers import FLOATS, balls, exact_bounds, to_format, written
-from redfuser_algebra.prove.trials.extended import (
-    BITS, NAN, ONE, ZERO, Exact, Undecided, exact, is_moderate, is_special, order, sign)
+from redfuser_algebra.prove.trials.extended import BITS, NAN, ONE, ZERO, Exact, Undecided, exact, is_moderate, is_special, order, sign
 
 LARGEST_POWER = 10_000
 """Whole powers of rationals beyond this are balls."""

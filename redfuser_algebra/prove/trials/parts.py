@@ -16,8 +16,7 @@ from redfuser_algebra.discover.ending import ending
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.names import PRIME, pivots_moved, primed, symbol_names
-from redfuser_algebra.prove.trials.arithmetic import (
-    NOWHERE, Arithmetic, Evaluation, Instance, count, elements, folded, winners)
+from redfuser_algebra.prove.trials.arithmetic import NOWHERE, Arithmetic, Evaluation, Instance, count, elements, folded, winners
 
 
 class Incomplete(Exception):

@@ -15,9 +15,9 @@ from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.prove.refutation.problem import posed
 from redfuser_algebra.prove.trials.arithmetic import EXACT, Evaluation, Instance, laid_out
 from redfuser_algebra.prove.trials.extended import exact
-from redfuser_algebra.prove.refutation.problem import posed
 from redfuser_algebra.prove.trials.trial import Trial
 
 LONGEST = 4
