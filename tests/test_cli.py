@@ -3,11 +3,6 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -387,41 +382,6 @@ def test_the_demo_s_fp8_reference_rounds_as_the_package_does(rng):
     X, W = rng.standard_normal((3, 50)) * np.geomspace(1e-4, 10, 50), rng.standard_normal((50, 2))
     fused = ra.fuse(demo._fp8_gemm(reassociate=True))
     assert np.allclose(demo._fp8_reference(X, W), fused(X, W, backend="reference"), rtol=1e-12)
-
-
-# --- as a process ---------------------------------------------------------------------------------------------------
-
-
-def process(*words, start=("-m", "redfuser_algebra")):
-    """The command as a process that hears Ctrl-C, also where the tests themselves were told not to."""
-    environment = os.environ | {"LC_ALL": "C", "PYTHONPATH": str(Path(ra.__file__).parent.parent)}
-    return subprocess.Popen([sys.executable, *start, *words], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-
-
-def test_a_process_exits_with_the_code_and_plain_text(folder):
-    started = [process("fuse", "ops.py"), process("fuse", "nothing")]
-    (out, err), (_, complaint) = (each.communicate(timeout=60) for each in started)
-    assert [each.returncode for each in started] == [REFUSED, BAD], err
-    assert "\x1b" not in out and "max(m, x[l])" in out and complaint.startswith("redfuser: ")
-
-
-READY = "import sys; from redfuser_algebra import cli, fused; print('ready', flush=True); cli.main()"
-
-
-def test_ctrl_c_stops_cleanly(folder):
-    running = process("bench", "discovery", "--runs", "1000", "--json", "b.json", start=("-c", READY))
-    try:
-        assert running.stdout.readline() == "ready\n"
-        time.sleep(2)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
-    finally:
-        running.kill()
-    assert running.returncode == 130 and "Traceback" not in err
-    kept = [name for name in os.listdir() if "b.json" in name]
-    assert kept in ([], ["b.json"]) and all(json.loads((folder / name).read_text()) for name in kept)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, cli.typer.Abort])
