@@ -6,7 +6,7 @@ of the same source is not made again, so that a run that was stopped goes on whe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
@@ -19,7 +19,7 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run import files
-from redfuser_algebra.run.audit import FULL, SIZES, Size, rows_and_length, sizes_of
+from redfuser_algebra.run.audit import FULL, SIZES, Draw, Size, rows_and_length, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 
 HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s", "source")
@@ -54,6 +54,11 @@ def sizes_for(kernel: CudaKernel, name: str) -> list[Size]:
     return [size for size in sizes_of(kernel, name) if rows_and_length(size)[1] >= shortest]
 
 
+def declared_draws(operator: ra.Operator) -> Mapping[str, Draw]:
+    """How the catalogue draws inputs of its operators."""
+    return ra.operators.entry(operator.name).draws if operator.name in ra.operators else {}
+
+
 def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iterator[dict]:
     """What each audit found, with its `source`, a hash, and its `seconds`; operators that have no kernel are passed over.
 
@@ -70,7 +75,7 @@ def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iter
             sizes, begun = sizes_for(kernel, asked.sizes), perf_counter()
             source = sha256(f"{asked.card}\n{sizes}\n{kernel.source}".encode()).hexdigest()
             if source not in known:
-                found = kernel.audit(card=asked.card, sizes=sizes).to_json()
+                found = kernel.audit(card=asked.card, sizes=sizes, drawn_by=declared_draws(operator)).to_json()
                 known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
                 with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(known[source]) + "\n")
@@ -142,7 +147,7 @@ def show_each(asked: Asked, schedule: Schedule | None, factors: str | None, plot
     for operator, dtype in product(asked.operators, asked.dtypes):
         kernel = ra.fuse(operator).kernel("cuda", dtype=dtype, schedule=schedule, factors=factors)
         with progress(f"auditing {operator.name}") as told:
-            found.append(kernel.audit(card=asked.card, sizes=sizes_for(kernel, asked.sizes), progress=told))
+            found.append(kernel.audit(card=asked.card, sizes=sizes_for(kernel, asked.sizes), progress=told, drawn_by=declared_draws(operator)))
         if not as_json:
             show_lines(str(found[-1]).splitlines())
         if plot is not None:

@@ -5,7 +5,7 @@ Comes in: a function over named axes under `@entry(...)`.  Goes out: the traced 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Entry:
     """An operator, where it comes from, its NumPy reference, how to draw inputs, and the verdict expected of it.
 
     `reference(**inputs(rng, L))` is the value for a reduced axis of length L in float64, written without this
-    package.  `words` is the most state that one row may need, a GEMM accumulator or a vector counted as one;
+    package; `draws` are those of its arrays that are drawn each by itself, at any shape.  `words` is the most state that one row may need, a GEMM accumulator or a vector counted as one;
     None where nobody has said.  `shortest` is the least L for which the operator is defined and well conditioned.
     """
 
@@ -43,6 +43,7 @@ class Entry:
     reason: str
     words: int | None = None
     shortest: int = 1
+    draws: Mapping[str, Draw] = field(default_factory=dict)
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -63,8 +64,9 @@ def entry(*, source: str, reference: Callable[..., Result], reason: str, verdict
         operator = traced(function, assume=assume)
         assert operator.name not in ENTRIES, operator.name
         group = function.__module__.rpartition(".")[2]
+        alone = {} if inputs is None or callable(inputs) else {name: kind for name, kind in inputs.items() if callable(kind)}
         ENTRIES[operator.name] = Entry(
-            operator, group, source, reference, drawn(operator, inputs or {}), verdict, reason, words, shortest)
+            operator, group, source, reference, drawn(operator, inputs or {}), verdict, reason, words, shortest, alone)
         return operator
 
     return enter

@@ -101,7 +101,7 @@ def translated(function: Callable, types: Sequence[object], bounds: int | tuple[
     signature = tuple(from_dtype(each[0])[::1] if isinstance(each, tuple) else from_dtype(each) for each in types)
     oldest = min(ARCHITECTURES.values())
     try:
-        with _pretended_device(oldest):
+        with _pretended_device(oldest), _once_per_type():
             code, _ = cuda.compile(function, signature, device=False, abi="numba", output="ltoir", cc=oldest, launch_bounds=bounds or None)
     except NumbaError as error:
         raise CompileError(f"compiling {function.__name__}", f"{type(error).__name__}: {error}", "this is a fault of the printed kernel") from error
@@ -135,6 +135,21 @@ def _pretended_device(capability: tuple[int, int]) -> Iterator[None]:
     finally:
         for module, own in zip(places, before, strict=True):
             module.get_current_device = own
+
+
+@contextmanager
+def _once_per_type() -> Iterator[None]:
+    """Numba compiles a device function once more for every number that it is called with, of which its code is no other: here
+    once for the numbers of a type, which takes about half as long and comes to the same binary."""
+    from numba.core.types import unliteral
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    own = CUDADispatcher.get_call_template
+    CUDADispatcher.get_call_template = lambda self, args, named: own(self, tuple(map(unliteral, args)), named)
+    try:
+        yield
+    finally:
+        CUDADispatcher.get_call_template = own
 
 
 def _linked(code: bytes, architecture: str, *options: str) -> tuple[bytes, str]:

@@ -4,6 +4,7 @@ In: a CudaKernel.  Out: an Audit, which says of each check whether it passed, pr
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -47,6 +48,9 @@ BLOCK, WIDE = 33, 64
 QUICK, FULL = "quick", "full"
 SIZES = {QUICK: (LENGTHS, ((1, 1), (33, 33), (127, 200))), FULL: (LENGTHS, (*PAIRS, (1, LENGTHS[-2])))}
 """What is executed, of kernels of rows and of kernels of tiles: of these also one row so long that blocks share it."""
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+"""How an array of a shape is drawn."""
 
 Size = int | tuple[int, int]
 """A length of the reduced axis, or how many rows come in blocks and that length."""
@@ -168,10 +172,13 @@ class Audit:
 
 
 def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str = CARD, seed: int = 0,
-            progress: Callable[[int, int], None] | None = None) -> Audit:
-    """Compile for the architectures and execute every size on the CPU.  Raises OperatorError for an unknown card or name of
-    sizes and for a size that the kernel does not take, CompileError without a toolchain."""
-    on, kinds, asked = card_named(card), draws(kernel.operator), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
+            progress: Callable[[int, int], None] | None = None, drawn_by: Mapping[str, Draw] | None = None) -> Audit:
+    """Compile for the architectures and execute every size on the CPU, with arrays as `drawn_by` says, or else `draws`.
+
+    Raises OperatorError for an unknown card or name of sizes and for a size that the kernel does not take, CompileError
+    without a toolchain.
+    """
+    on, kinds, asked = card_named(card), draws(kernel.operator) | (drawn_by or {}), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
     architectures = _architectures(kernel)
     steps, done = (2 + len(architectures)) * len(asked), 0
     cases, binaries, last = [], [], None
@@ -245,19 +252,24 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
                 _ideal(kernel, binding, ran), sum(warps.values()), named["tensor"], named["special"])
 
 
-def case(kernel: CudaKernel, kinds: Mapping[str, str], size: Size, seed: int) -> Binding:
-    """Arrays of the kernel's dtypes of a size."""
+def case(kernel: CudaKernel, kinds: Mapping[str, str | Draw], size: Size, seed: int) -> Binding:
+    """Arrays of the kernel's dtypes of a size, each of a kind that `draws` names or as its Draw draws one row of the batch."""
     asked, length = rows_and_length(size)
     operator, axis, rng = kernel.operator, kernel.program.axis, np.random.default_rng((seed, length))
     rows, columns = (asked or BLOCK, WIDE) if kernel.printed.tiles else (ROWS, COLUMNS)
     sizes = {a: length if a == axis else rows if a == kernel.program.block else ROWS if a in kernel.program.rows else columns for a in operator.axes}
     arrays = {}
     for name, axes in operator.inputs.items():
-        batch = (BATCH,) if axis in axes else ()
-        values = drawn(rng, kinds[name], (*batch, *(sizes[a] for a in axes)), length)
+        values = _drawn(rng, kinds[name], (BATCH,) if axis in axes else (), tuple(sizes[a] for a in axes), length)
         real = kernel.signature.arrays[name] in ("f4", "f8")
-        arrays[name] = _representable(values, kernel.format(name)) if real else values
+        arrays[name] = _representable(values, kernel.format(name)) if real else values.astype(np.int64)
     return operator.bind(**arrays, **_scalars(kernel))
+
+
+def _drawn(rng: np.random.Generator, kind: str | Draw, batch: tuple[int, ...], shape: tuple[int, ...], length: int) -> np.ndarray:
+    if isinstance(kind, str):
+        return drawn(rng, kind, (*batch, *shape), length)
+    return np.reshape([kind(rng, shape) for _ in range(math.prod(batch))], (*batch, *shape))
 
 
 def _representable(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from redfuser_algebra.lower.storage_cpu import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
 from redfuser_algebra.ptx.execute import KernelFile
-from redfuser_algebra.run.audit import CARD, QUICK, Audit, Size, audited
+from redfuser_algebra.run.audit import CARD, QUICK, Audit, Draw, Size, audited
 from redfuser_algebra.run.dtypes import real_dtype
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ class CudaKernel:
         return KernelFile(self.source)
 
     def audit(self, *, card: str = CARD, sizes: str | Sequence[Size] = QUICK, seed: int = 0,
-              progress: Callable[[int, int], None] | None = None) -> Audit:
+              progress: Callable[[int, int], None] | None = None, drawn_by: Mapping[str, Draw] | None = None) -> Audit:
         """Compile, execute on the CPU against the operator in float64, count and estimate; see `audited`.
 
         `sizes` are "quick", "full", or lengths of the reduced axis; for kernels of tiles also pairs of rows and length.
+        `drawn_by` says how inputs are drawn: {name: function of (a NumPy generator, a shape)}; of others the audit finds a range.
         """
-        return audited(self, sizes, card, seed, progress)
+        return audited(self, sizes, card, seed, progress, drawn_by)
 
     def __call__(self, /, *arrays: object, **named: object) -> object:
         """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU."""
