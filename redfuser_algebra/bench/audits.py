@@ -1,7 +1,7 @@
 """Audits of many CUDA kernels, each kept as soon as it is made, and the table of them that `kernels/AUDIT.md` holds.
 
 In: operators, and a file of JSON lines.  Out: for each kernel what its audit found, as plain data.  What the file holds
-of the same source is not made again, so that a run that was stopped goes on where it was.
+of the same source is not made again if it passed, so that a run that was stopped goes on where it was.
 """
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from redfuser_algebra.console import print_json, progress, show_lines, show_tabl
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.ptx.cards import Occupancy
 from redfuser_algebra.run import files
-from redfuser_algebra.run.audit import FULL, SIZES, Draw, Size, rows_and_length, sizes_of
+from redfuser_algebra.run.audit import FULL, SIZES, Binary, Case, Draw, Size, rows_and_length, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 
 HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s", "source")
+COUNTED = ("numbers", "passed", "failed", "with spills or stack", "not run, or without a kernel")
 TITLE = """# The CUDA kernels, audited without a GPU
 
 Each kernel was compiled for sm_80 and sm_90a, and its PTX was executed on the CPU, warps in step and, at up to 2048 elements, in
 random order, against the operator in float64.  A size is a length of the reduced axis, or rows × length where matrices are
-multiplied in tiles; sizes below an operator's shortest length are not run.  Registers, and bytes spilled or on the stack, are the most of any launch, the error is the largest in units of its limit, and
-bytes and passes over the banks of shared memory are those of the last size, over the ideal.  Times are estimated for the {card};
-no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is to be audited again.
+multiplied in tiles; sizes below an operator's shortest length are not run.  Registers, and bytes spilled or on the stack, are
+the most of any launch, the error is the largest in units of its limit, and bytes and passes over the banks of shared memory are
+those of the last size, over the ideal.  Times are estimated for the {card};
+no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is audited again,
+and so is one that failed.
 
     redfuser audit --all {full}--dtype {dtypes} --record FILE.jsonl --table kernels/AUDIT.md
 
@@ -74,7 +78,7 @@ def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iter
                 continue
             sizes, begun = sizes_for(kernel, asked.sizes), perf_counter()
             source = sha256(f"{asked.card}\n{sizes}\n{kernel.source}".encode()).hexdigest()
-            if source not in known:
+            if source not in known or not known[source]["passed"]:
                 found = kernel.audit(card=asked.card, sizes=sizes, drawn_by=declared_draws(operator)).to_json()
                 known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
                 with record.open("a", encoding="utf-8") as file:
@@ -108,16 +112,42 @@ def _said(rows: int, length: int) -> str:
 
 
 def markdown(asked: Asked, found: Iterable[dict]) -> str:
-    """Audits as a table in Markdown, below its title; operators of the catalogue that are to fuse and have none are listed."""
-    rows = {(each["operator"], each["dtype"]): cells(each) for each in found}
+    """The last audit of each kernel in a table, below counts and what failed; operators of the catalogue that are to fuse and have none are listed."""
+    last = {(each["operator"], each["dtype"]): each for each in found if each["dtype"] in asked.dtypes}
+    rows = {key: cells(each) for key, each in last.items()}
     fusing = [operator.name for operator in asked.operators if ra.operators.entry(operator.name).verdict != "not fusable"]
     missing = [f"{dtype}: {', '.join(names)}." for dtype in asked.dtypes
                if (names := [name for name in fusing if (name, dtype) not in rows])]
     title = TITLE.format(card=asked.card, full="--full " if asked.sizes == FULL else "", dtypes=",".join(asked.dtypes))
-    lines = [HEAD, ["---"] * len(HEAD), *(rows[key] for key in sorted(rows))]
-    passed = sum(row[2] == "yes" for row in rows.values())
-    return "\n".join([title, f"{passed} of {len(rows)} kernels passed.", "", *("| " + " | ".join(line) + " |" for line in lines), "",
+    return "\n".join([title, *_table([COUNTED, *_counts(asked, fusing, rows)]), "", *_failed(last.values()), "## All that ran", "", *_table([HEAD, *(rows[key] for key in sorted(rows))]), "",
                       "## Not run, or without a kernel", "", *missing, ""])
+
+
+def _table(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells as a table in Markdown, the first its head."""
+    return ["| " + " | ".join(line) + " |" for line in (lines[0], ["---"] * len(lines[0]), *lines[1:])]
+
+
+def _counts(asked: Asked, fusing: Sequence[str], rows: Mapping[tuple[str, str], list[str]]) -> Iterator[list[str]]:
+    """For each dtype how many kernels passed and failed, how many have something in local memory, and how many are still to run."""
+    for dtype in asked.dtypes:
+        own = [row for (name, its), row in rows.items() if its == dtype and name in fusing]
+        passed, spilled = sum(row[HEAD.index("passed")] == "yes" for row in own), sum(row[HEAD.index("spilled")] != "0" for row in own)
+        yield [dtype, str(passed), str(len(own) - passed), str(spilled), str(len(fusing) - len(own))]
+
+
+def _failed(found: Iterable[dict]) -> list[str]:
+    """What failed, a line each, and why."""
+    lines = [f"- {each['operator']}, {each['dtype']}: {'; '.join(_faults(each))}." for each in found if not each["passed"]]
+    return ["## What failed", "", *sorted(lines), ""] if lines else []
+
+
+def _faults(found: dict) -> list[str]:
+    """What is wrong with a kernel, by its audit."""
+    binaries = [Binary(**each | {"fits": Occupancy(**each["fits"])}) for each in found["binaries"]]
+    cases = [Case(**each) for each in found["cases"]]
+    named = [*((each.architecture, each.faults) for each in binaries), *((_said(each.rows, each.length), each.faults) for each in cases)]
+    return list(dict.fromkeys(f"{name}: {', '.join(faults)}" for name, faults in named if faults))
 
 
 def show_all(asked: Asked, record: Path, as_json: bool, table: Callable[[str], object] | None = None) -> bool:

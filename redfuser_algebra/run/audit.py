@@ -87,9 +87,15 @@ class Binary:
         return self.fits.part
 
     @property
+    def faults(self) -> list[str]:
+        """What is wrong: something spilled, an array in local memory, no block fits."""
+        local = [f"{count} B {words}" for count, words in ((self.spilled, "spilled"), (self.stack, "of stack")) if count]
+        return [*local, *(["no block fits"] if self.occupancy <= 0 else [])]
+
+    @property
     def passed(self) -> bool:
-        """Nothing spilled, no array in local memory, and a block fits."""
-        return self.spilled == self.stack == 0 and self.occupancy > 0
+        """Whether nothing is wrong."""
+        return not self.faults
 
 
 @dataclass(frozen=True)
@@ -114,10 +120,16 @@ class Case:
         return f"{self.rows} × {self.length}" if self.rows else f"{self.length}"
 
     @property
+    def faults(self) -> list[str]:
+        """What is wrong: a fault, an error beyond the limit, or waste."""
+        wrong = [self.fault] if self.fault else [] if self.error <= self.limit else [f"error {self.error:.1e}, limit {self.limit:.0e}"]
+        traffic = [f"{self.traffic:.3f} of the ideal bytes"] if self.length >= FEW and self.traffic > MOST_TRAFFIC else []
+        return [*wrong, *traffic, *([f"{self.conflicts:.2f} of the least passes over the banks"] if self.conflicts > MOST_CONFLICTS else [])]
+
+    @property
     def passed(self) -> bool:
         """Right, and without waste."""
-        lean = (self.length < FEW or self.traffic <= MOST_TRAFFIC) and self.conflicts <= MOST_CONFLICTS
-        return not self.fault and self.error <= self.limit and lean
+        return not self.faults
 
 
 @dataclass(frozen=True)
