@@ -124,6 +124,39 @@ def test_a_proof_has_names_for_all_it_needs(formula):
     assert not failures(proof_module(ra.decide(ra.parse_operator(formula))))
 
 
+def words_of(source):
+    """All names that a module defines or uses, but for those of its tests."""
+    tree = ast.walk(ast.parse(source))
+    return {getattr(node, "id", getattr(node, "arg", getattr(node, "name", None))) for node in tree
+            if isinstance(node, ast.Name | ast.arg | ast.FunctionDef | ast.ClassDef)}
+
+
+@pytest.mark.parametrize("name", ["variance", pytest.param("lindley_wait", marks=pytest.mark.slow)])
+def test_inputs_may_have_any_name_that_a_proof_uses(name):
+    """A few operators, whose many inputs have every one of these names."""
+    words = sorted(word for word in words_of(text(name)) | {"ra", "len", "sum"} if not word.startswith("test_"))
+
+    def body(first, *others):
+        recurrence = ra.scan(lambda h: 0.5 * h + first, "l", 0.0) if name == "lindley_wait" else ra.var(first, "l")
+        return recurrence + ra.sum(sum(other * first for other in others), "l")
+
+    for some in (words[::3], words[1::3], words[2::3]):
+        space = {"body": body}
+        annotated = ", ".join(f"{word}: 'l'" for word in some)
+        exec(f"def f({annotated}):\n    return body({', '.join(some)})", space)
+        assert not failures(proof_module(ra.decide(ra.operator(space["f"])))), some
+
+
+def test_truth_is_spelt_for_numbers_too():
+    """`~1` is −2, which NumPy takes for true."""
+    space = {}
+    exec(proof_module(ra.decide(ra.parse_operator("f(x[l], v[l]): s = max(abs(x), l); sum(divide(x, s, where_zero=0) * v, l)"))), space)
+    for x in (np.zeros(3), np.array([2.0, -4.0, 1.0])):
+        assert space["finalize"](space["lift"](x, x)) == space["definition"](x, x)
+    formula = "f(x[l], k[l], n[l]): sum(where((k | n) & (x > 0), x, 0), l) + sum(x, l, where=~k & ~(n > 0))"
+    assert not failures(proof_module(ra.decide(ra.parse_operator(formula))))
+
+
 def test_a_masked_result_of_no_elements_is_its_identity_in_a_proof():
     """Whatever it is divided by."""
     space, zero = {}, np.zeros(3)

@@ -38,7 +38,7 @@ class Names:
         """
         words = stem.split()
         candidates = [*(f"{word}_{tag}" for word in words[:1] * several for tag in tags), *words, *(f"{word}_{tag}" for word in words for tag in tags), *POOL, *(f"{POOL[0]}_{n}" for n in range(2, 99))]
-        name = next(name for name in candidates if name not in self.taken)
+        name = next(name for name in candidates if not {name, f"{name}_new"} & self.taken)
         self.taken.add(name)
         return name
 

@@ -19,6 +19,9 @@ from redfuser_algebra.language.tidy import tidied
 TWINS = {"shift": "minus", "anchor": "finite", "ratio": "ratio", "scaled": "over", "scale": "times"}
 """What total twins are called."""
 
+BITWISE = ("&", "|", "~")
+"""Signs that mean something else between numbers that are no truth values."""
+
 TOTAL = "total"
 """What the length of the whole axis is called where it is known beforehand."""
 
@@ -28,10 +31,14 @@ RESERVED = frozenset("""np st sympy given settings arrays NamedTuple State minus
     whole want element elements owner of nudged each around beside at_once""".split())
 """Names that the exported files use for something else."""
 
+_OF_TESTS = frozenset("""n at draw three nothing states cuts known number numbers palettes shape difference differences len sum zip range int float getattr
+    enumerate isinstance set sorted map between first last assume HealthCheck math ANY POSITIVE UNIT FEW WHOLE SIGNED NEGATIVE""".split())
+"""Names that the tests in them use, where inputs are at hand, too."""
+
 
 def spelt(name: str) -> str:
     """The name of an input or a parameter in an exported file."""
-    return f"{name}_" if name in RESERVED else name
+    return f"{name}_" if name in RESERVED | _OF_TESTS else name
 
 
 class Unprintable(Exception):
@@ -171,6 +178,8 @@ class NumpyText:
     def _function(self, term: Expr, axes: tuple[str, ...]) -> Written:
         args = [self.written(arg) for arg in term.args]
         infix = FUNCTIONS[term.op].infix if term.op in FUNCTIONS else ""
+        if infix in BITWISE and not all(map(_is_truth, term.args)):
+            infix = ""
         if infix and len(args) == 2:
             return self._infix(infix, *(self._along(arg, axes) for arg in args), axes)
         if infix:
@@ -297,6 +306,15 @@ class SympyText(NumpyText):
 
     def _size(self, term: Expr) -> Written:
         raise Unprintable("a length")
+
+
+def _is_truth(term: Expr) -> bool:
+    """Whether NumPy has truth values for a term, and no numbers."""
+    if term.op == "where":
+        return all(map(_is_truth, term.args[1:]))
+    if term.op == "reduce":
+        return term.monoid in ("any", "all") and _is_truth(term.body)
+    return term.op in FUNCTIONS and FUNCTIONS[term.op].boolean
 
 
 def readable(expr: Expr) -> Expr:
