@@ -19,7 +19,7 @@ from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.cost import default_schedule, estimate, work_of
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import LEVELS, Machine, Schedule, levels
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run import cpu, kernels
 from redfuser_algebra.run.reference import reference

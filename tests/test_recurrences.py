@@ -24,7 +24,7 @@ from redfuser_algebra.language.recurrence import cumulative, previous, scan
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.certificate import certify
 from redfuser_algebra.run import kernels

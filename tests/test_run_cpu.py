@@ -21,7 +21,7 @@ from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.run import cpu, inner, kernels, starting, threads
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree

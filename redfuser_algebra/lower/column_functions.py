@@ -14,9 +14,9 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved, nothing_of
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 

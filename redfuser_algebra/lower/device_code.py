@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.scalar_code import Code, constant
 

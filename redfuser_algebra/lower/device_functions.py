@@ -11,9 +11,9 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
+from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))

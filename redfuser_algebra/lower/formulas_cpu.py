@@ -4,16 +4,16 @@ In: formulas and the variables that their symbols are.  Out: the definitions, an
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.cost import is_costly
-from redfuser_algebra.lower.functions_cpu import Function, Leaf, computed_in_single
+from redfuser_algebra.lower.functions import Function, Leaf, computed_in_single
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature, Storage, Variable
+from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
 Symbols = Callable[[str], Variable]
@@ -139,11 +139,6 @@ def _computed_again(term: Expr, loops: tuple[str, ...]) -> Iterator[Expr]:
     else:
         for each in term.args:
             yield from _computed_again(each, inside)
-
-
-def indented(lines: Iterable[str]) -> list[str]:
-    """Lines one level further in."""
-    return [f"    {line}" for line in lines]
 
 
 def _piece(leaf: Leaf, axis: str) -> Leaf:

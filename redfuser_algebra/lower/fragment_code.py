@@ -13,11 +13,11 @@ from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
 from redfuser_algebra.lower.device_functions import over_lanes
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Products, Weighted
 from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
-from redfuser_algebra.lower.storage_cpu import Signature, Storage
+from redfuser_algebra.lower.storage import Signature, Storage
 from redfuser_algebra.lower.tile import Update
 
 LOG2E = 1.4426950408889634

@@ -11,7 +11,7 @@ from inspect import getsource
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.marks import marked, taken_from_outside, unmarked
 from redfuser_algebra.lower.standalone.float8 import as_bits
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.lower.variants import variant
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.language.names import PRIME
-from redfuser_algebra.lower.formulas_cpu import Step, indented
-from redfuser_algebra.lower.functions_cpu import joined
+from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.functions import indented, joined
 from redfuser_algebra.lower.stages_cpu import StagePrinter
-from redfuser_algebra.lower.storage_cpu import Variable
+from redfuser_algebra.lower.storage import Variable
 from redfuser_algebra.lower.tile import Update
 
 

@@ -14,13 +14,13 @@ from redfuser_algebra.language.expr import Expr, symbol
 from redfuser_algebra.language.names import stem, symbol_names
 from redfuser_algebra.lower.arithmetic_cpu import prelude
 from redfuser_algebra.lower.bounds import may_hold, must_hold
-from redfuser_algebra.lower.formulas_cpu import Step, indented
-from redfuser_algebra.lower.functions_cpu import Accumulator
+from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.functions import Accumulator, indented
 from redfuser_algebra.lower.join_cpu import JoinPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.ordered_cpu import Seen
 from redfuser_algebra.lower.scalar_code import constant
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import Producer, TileProgram
 
 

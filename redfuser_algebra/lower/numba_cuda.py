@@ -11,7 +11,7 @@ from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.ordered_cuda import OrderedRowPrinter, has_order, without_kernel
 from redfuser_algebra.lower.rows_cuda import RowPrinter
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
 

@@ -8,7 +8,7 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.fragment_code import FragmentCode, Storage
 from redfuser_algebra.lower.operands_cuda import Operand, Products
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 
 
 class OperandCode(FragmentCode):

@@ -16,7 +16,7 @@ from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.float8 import FORMATS, Float8
 from redfuser_algebra.lower.float8_cuda import NEAR
 from redfuser_algebra.lower.lowering import factors
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, new_reads
 
 INSTEAD = 'run it with backend="cpu"'

@@ -11,10 +11,10 @@ from functools import cached_property
 
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME, symbol_names
-from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols, indented
-from redfuser_algebra.lower.functions_cpu import Function
+from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols
+from redfuser_algebra.lower.functions import Function, indented
 from redfuser_algebra.lower.rescaling import rescaling
-from redfuser_algebra.lower.storage_cpu import Signature, Variable, ends, used
+from redfuser_algebra.lower.storage import Signature, Variable, ends, used
 from redfuser_algebra.lower.tile import LoweringError, TileProgram, Update
 
 

@@ -6,7 +6,7 @@ the block merges its threads' states, and the first thread goes on from there to
 from __future__ import annotations
 
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter
-from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.ordered_functions import OrderedFunctions
 from redfuser_algebra.lower.tile import TileProgram
 

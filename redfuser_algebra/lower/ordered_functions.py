@@ -12,7 +12,7 @@ from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.lower.column_functions import ColumnFunction, ColumnFunctions
 from redfuser_algebra.lower.device_code import DeviceFunction
-from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.rescaling import rescaling
 from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.tile import Update

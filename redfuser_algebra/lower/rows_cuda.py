@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, accesses, accesses_of_others, used
 from redfuser_algebra.lower.device_functions import RowFunctions
-from redfuser_algebra.lower.formulas_cpu import indented
+from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.host_cuda import Choice, Host
 from redfuser_algebra.lower.marks import unmarked
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
 
 SLOTS = 16

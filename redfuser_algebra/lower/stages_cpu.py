@@ -12,11 +12,11 @@ from functools import cached_property, partial
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME
-from redfuser_algebra.lower.formulas_cpu import Step, indented
-from redfuser_algebra.lower.functions_cpu import Accumulator, Function, computed_in_single, joined
+from redfuser_algebra.lower.formulas_cpu import Step
+from redfuser_algebra.lower.functions import Accumulator, Function, computed_in_single, indented, joined
 from redfuser_algebra.lower.ordered_cpu import OrderedPrinter
 from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
 PIECE, LINE = 384, 64

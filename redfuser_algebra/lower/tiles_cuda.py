@@ -17,12 +17,12 @@ from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
 from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
-from redfuser_algebra.lower.functions_cpu import Accumulator
+from redfuser_algebra.lower.functions import Accumulator, indented
 from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
-from redfuser_algebra.lower.storage_cpu import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROUPS, tiles_host
 from redfuser_algebra.lower.variants import variant
@@ -80,7 +80,7 @@ class _Printer:
         body = [*self._sizes(), "", *makers, *self._fetch(), "", *functions, *self._kernel()]
         return ["@cache", f"def make(stage, warps, TILE, vector{lengths}):",
                 '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""',
-                *_in(body), "", "    return kernel"]
+                *indented(body), "", "    return kernel"]
 
     def _sizes(self) -> list[str]:
         block = self.program.block
@@ -105,7 +105,7 @@ class _Printer:
         names += [f"begin_{a}" for a in (*self.parts.columns, self.program.block)] + [f"n_{a}" for a in (self.program.axis, self.program.block)] + ["thread"]
         names += [name for o in self.parts.streamed if o in self.makers for name in self.makers[o].arguments if name not in ("to", "t0")]
         self.fetch = ", ".join(dict.fromkeys(names))
-        return ["@cuda.jit(device=True, forceinline=True)", f"def fetch(to, t0, {self.fetch}):", *_in(lines)]
+        return ["@cuda.jit(device=True, forceinline=True)", f"def fetch(to, t0, {self.fetch}):", *indented(lines)]
 
     def _maker(self, operand: Operand) -> OperandCode:
         return OperandCode(operand, self.parts, self.signature, self.storage, BYTES[self.dtype] == 2)
@@ -143,18 +143,18 @@ class _Printer:
     def _kernel(self) -> list[str]:
         body = ["thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)", "if not joins:", "    part, number = number % parts, number // parts",
                 *self._place(), *self._state("held", "o"), "shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))",
-                "if joins:", *_in(self._joined()), "else:", *_in(self._folded()), "if splits:", *_in(self._leave()), "else:", *_in(self._results())]
-        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *_in(body)]
+                "if joins:", *indented(self._joined()), "else:", *indented(self._folded()), "if splits:", *indented(self._leave()), "else:", *indented(self._results())]
+        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *indented(body)]
 
     def _folded(self) -> list[str]:
         """The state of the block's rows after this part of their elements, tile by tile."""
         lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
         return ["begin = i4(part * piece)", f"end = i4(min(begin + piece, n_{self.program.axis}))", "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
-                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()", "while t0 < end:", *_in(self._tile()), "wait_for_copies()", "cuda.syncthreads()"]
+                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()", "while t0 < end:", *indented(self._tile()), "wait_for_copies()", "cuda.syncthreads()"]
 
     def _joined(self) -> list[str]:
         """The state of whole rows from what parts left."""
-        return [*self._state("other", "b"), "for part in range(parts):", *_in(self._take()),
+        return [*self._state("other", "b"), "for part in range(parts):", *indented(self._take()),
                 f"    seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)", "    seen = seen_old + seen_part",
                 f"    merge({', '.join(self.merge.arguments)})"]
 
@@ -165,7 +165,7 @@ class _Printer:
             a, name = each.columns, self.folding.held(each.update.name)
             lines += [f"for i in range(SPAN_{a} // 4):", f"    column = first_{a} + i // {near} * {4 * near} + i % {near}", f"    if inside and column < n_{a}:", f"        {sums(name, f'part_{name}[place * n_{a} + column]')}"]
         return ["for r in range(2):", f"    inside = first_{block} + 8 * r < n_{block}", f"    place = (item * n_{block} + first_{block} + 8 * r) * parts + part",
-                f"    if inside{guard}:", *_in(numbers, 2), *_in(lines)]
+                f"    if inside{guard}:", *indented(numbers, 2), *indented(lines)]
 
     def _leave(self) -> list[str]:
         """The state of this part goes to memory."""
@@ -234,7 +234,7 @@ class _Printer:
         cut = [w for w in self.parts.weighted if w.update.mask is not None]
         masked = [f"fold({', '.join(['False', *fold[1:]])})", *(f"clean_{w.update.name} = all_finite{w.right.kind and f'_{w.right.kind}'}(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)" for w in cut)]
         lines += [f"clean_{w.update.name} = True" for w in cut if whole]
-        lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *_in(masked)] if whole else masked
+        lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *indented(masked)] if whole else masked
         lines += [line for w in self.parts.weighted for line in self._added(w)]
         return [*lines, "cuda.syncthreads()", "t0, half = ahead, i4(1 - half)"]
 
@@ -251,7 +251,7 @@ class _Printer:
         own = f"_{w.kind}_{w.right.kind}" if w.right.kind else ""
         given = f"({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"
         lines = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"] if self.wgmma else [f"add_weighted_rows{own}{given}"]
-        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *_in(lines), "else:", f"    add_taken_rows{own}{given}"]
+        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *indented(lines), "else:", f"    add_taken_rows{own}{given}"]
 
     def _products(self) -> list[str]:
         """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""
@@ -324,8 +324,3 @@ class _Printer:
         write = f"store_one(address(out_{place}) + ({index}) * SIZE, y_{place}[r])" if type_ == "f4" else f"out_{place}[{index}] = y_{place}[r]"
         mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
         return ["for r in range(2):", f"    if lane % 4 == 0 and first_{block} + 8 * r < n_{block}{mine}:", f"        {write}"]
-
-
-def _in(lines: Iterable[str], levels: int = 1) -> list[str]:
-    """Lines further in."""
-    return ["    " * levels + line if line else "" for line in lines]

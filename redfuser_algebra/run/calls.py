@@ -14,7 +14,7 @@ import numpy as np
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.run.cpu import attempted, chosen_schedule, planned
 from redfuser_algebra.run.dtypes import in_dtypes
 from redfuser_algebra.run.plan import Plan

@@ -20,7 +20,7 @@ from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.cost import default_schedule
 from redfuser_algebra.lower.schedule import Machine, Schedule, check, is_legal
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.plan import DTYPES, Plan
 from redfuser_algebra.run.schedules import tuned

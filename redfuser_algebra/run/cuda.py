@@ -21,7 +21,7 @@ from redfuser_algebra.lower.operands_cuda import matrices
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.lower.standalone.float8 import to_float8
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
 from redfuser_algebra.ptx.execute import KernelFile

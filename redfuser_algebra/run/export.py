@@ -21,7 +21,7 @@ from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Machine, Schedule
 from redfuser_algebra.lower.standalone.file_cpu import LIMITS, Export, file_text
 from redfuser_algebra.lower.standalone.file_cuda import CudaExport, cuda_text
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import environment_of
 from redfuser_algebra.run.evaluate import evaluate

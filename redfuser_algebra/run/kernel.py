@@ -11,7 +11,7 @@ from redfuser_algebra.language.html import folded, highlighted, joined, table, t
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.kinds import DTYPES, TYPES, natural_kinds, param_types
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.calls import Calls
 from redfuser_algebra.run.cpu import chosen_schedule

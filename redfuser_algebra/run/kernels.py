@@ -25,7 +25,7 @@ from redfuser_algebra.lower.cache import cache_folder, written_whole
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.numba_cpu import CpuSource, print_cpu
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.run.inner import compile_with_callers
 from redfuser_algebra.run.starting import start_numba

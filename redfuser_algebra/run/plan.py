@@ -17,7 +17,7 @@ from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
-from redfuser_algebra.lower.storage_cpu import Variable
+from redfuser_algebra.lower.storage import Variable
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.call import check_out, delivered, environment_of, structured
 from redfuser_algebra.run.environment import Environment, laid_out

@@ -20,7 +20,7 @@ from redfuser_algebra.lower.numba_cpu import CpuSource
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.standalone import calling, checking, meaning
 from redfuser_algebra.lower.standalone.pieces import body_of, defined_by, header, imports_of, names_in, reachable
-from redfuser_algebra.lower.storage_cpu import Signature
+from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where a CPU kernel keeps things: the names of variables, what has a place per row of a block, types, buffers.
+"""Where a kernel keeps things: the names of variables, what has a place per row of a block, types, buffers.
 
 In: a tile program and the types of its inputs.  Out: variables, and the leaves that formulas read at one row.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.language.names import PRIME, pivots_moved, stem, symbol_names, unused
-from redfuser_algebra.lower.functions_cpu import Leaf
+from redfuser_algebra.lower.functions import Leaf
 from redfuser_algebra.lower.kinds import kinds, reduced_kind
 from redfuser_algebra.lower.marks import marked
 from redfuser_algebra.lower.precision import Precision

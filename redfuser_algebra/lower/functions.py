@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -256,6 +256,11 @@ class Function:
         """The caller's statement."""
         called = f"{self.name}({', '.join(self.arguments.values())})"
         return f"{', '.join(self.results.values())} = {called}" if self.results else called
+
+
+def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
+    """Lines further in."""
+    return ["    " * levels + line if line else "" for line in lines]
 
 
 def _picked(term: Expr, axis: str) -> tuple[int, Expr] | None:
