@@ -1,7 +1,7 @@
 """The front door's objects: `fuse` and `decide`, what they return, and what they raise."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -51,10 +51,16 @@ class NotFusable(RedfuserError):
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict, self.refusal = verdict, verdict.refusal
-        cut = len(self.refusal.passes)
-        several = f"run it in {cut} passes (in_passes() of its verdict, `redfuser export --passes`), or " if cut > 1 else ""
-        super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}",
-                         f"{several}look for a variant that fuses (nearest() of its verdict, `redfuser fuse`)")
+        super().__init__(f"fusing {verdict.operator.name}", f"{verdict.status} ({verdict.reason}): {self.refusal}", ", or ".join(_remedies(verdict)))
+
+
+def _remedies(verdict: Verdict) -> Iterator[str]:
+    """What can be done about an operator that does not fuse, from what keeps its meaning to what changes it."""
+    yield from (f'fuse it over {found.cascade.axis} (axis="{found.cascade.axis}")' for found in verdict.discoveries if found.form)
+    cut = len(verdict.refusal.passes)
+    if cut > 1:
+        yield f"run it in {cut} passes (in_passes() of its verdict, `redfuser export --passes`)"
+    yield "look for a variant that fuses (nearest() of its verdict, `redfuser fuse`)"
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,17 @@ def test_a_refusal_says_what_to_try_and_explains_its_names():
     assert "s2 = sum(abs(x[l] - s / size(l)), l)" in raised.value.failed and "with s = sum(x[l], l)" in raised.value.failed
 
 
+def test_a_refusal_names_the_axis_over_which_the_operator_fuses():
+    @ra.operator
+    def spread_of_logsumexp(x: "b l"):
+        totals = ra.logsumexp(x, "b")
+        return ra.sum(ra.abs(totals - ra.mean(totals, "l")), "l")
+
+    with pytest.raises(ra.NotFusable) as raised:
+        ra.fuse(spread_of_logsumexp)
+    assert 'fuse it over b (axis="b")' in raised.value.remedy and ra.decide(spread_of_logsumexp, axis="b").fusable
+
+
 @pytest.mark.parametrize("use", [
     lambda: ra.fuse(attention, axis="z"), lambda: ra.decide("softmax"), lambda: ra.topk(ra.parse("x", {"x": ("l",)}), 3, "l"), lambda: ra.fuse(attention, prefer="fast"),
     lambda: ra.fuse(attention)(1, 2), lambda: ra.fuse(attention)(np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2)), backend="tpu"),

@@ -78,7 +78,8 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
 
 def _alternatives(verdict: Verdict, other: Verdict | None) -> Iterator[str]:
     if not verdict.fused:
-        yield from (_passes(found) for found in verdict.discoveries if found.form is None)
+        yield from (_passes(found) if found.form is None else f"over {found.cascade.axis} (--axis {found.cascade.axis}): {summary(found.form)}"
+                    for found in verdict.discoveries)
         yield from map(str, verdict.nearest())
         return
     form, another = verdict.fused.form, other.fused.form if other and other.fused else None
