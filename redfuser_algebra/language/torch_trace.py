@@ -118,7 +118,7 @@ def recorded(name: str, *args: object, **kwargs: object) -> object:
     """What one of torch's names means for traced arrays, as tensors.  A name that ends in _ writes in place."""
     word = name.strip("_")
     if word not in TORCH:
-        raise refused(f"torch.{word} in traced code", WHY.get(word, "it has no meaning over named axes"),
+        raise refused(f"torch.{word} in traced code", WHY.get(word, "it is not followed"),
                       "write that part in the front-door language (ra.sum, ra.exp, …), or pass its result as an input")
     result = TORCH[word](*args, **kwargs)
     return tensor_of(args[0].overwritten(result) if name.endswith("_") and not name.startswith("_") else result)

@@ -66,7 +66,7 @@ def meaning(node: object, args: tuple, kwargs: dict) -> object:
     if name in SHAPED:
         return SHAPED[name](node, lifted(args[0]))
     if name not in ATEN:
-        raise refused(f"aten.{name}", WHY.get(name, "it has no meaning over named axes"), "torch runs it")
+        raise refused(f"aten.{name}", WHY.get(name, "it is not followed"), "torch runs it")
     try:
         return ATEN[name](*args, **kwargs)
     except OperatorError:

@@ -56,7 +56,7 @@ class _Dispatching:
 
 def unsupported(name: str) -> Exception:
     """The error of a function without a meaning here."""
-    return refused(f"{name} in traced code", WHY.get(name.removeprefix("np."), "it has no meaning over named axes"),
+    return refused(f"{name} in traced code", WHY.get(name.removeprefix("np."), "it is not followed"),
                    "write that part in the front-door language (ra.sum, ra.exp, …), or pass its result as an input")
 
 
@@ -209,7 +209,7 @@ class Traced(_Dispatching, NDArrayOperatorsMixin):
 
     def __iter__(self) -> object:
         raise refused(f"a Python loop over axis {written(self.dims[0]) if self.dims else ''}", "its length is known only at the call",
-                      "use NumPy's reductions and broadcasting over the whole axis")
+                      "use NumPy's reductions and broadcasting over the whole axis; write a recurrence as ra.scan in an operator")
 
     def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         raise refused("a traced array turned into a plain one", "the code leaves NumPy's protocols (a C extension, or a library that copies)",
@@ -268,10 +268,15 @@ def lifted(value: object) -> Traced:
         return value
     if isinstance(value, Length):
         return Traced(value.expr)
-    if isinstance(value, bool | int | float | np.generic | np.ndarray):
+    if isinstance(value, bool | int | float | np.generic | np.ndarray) or _is_table(value):
         return Traced(*read(np.asarray(value)))
     raise refused(f"{type(value).__name__} {value!r:.40} among arrays", "it is neither an array nor a number",
                   "pass it as an input or a parameter")
+
+
+def _is_table(value: object) -> bool:
+    """Whether lists hold numbers alone."""
+    return isinstance(value, int | float | np.generic) or isinstance(value, list | tuple) and bool(value) and all(map(_is_table, value))
 
 
 def elementwise(name: str, *operands: object) -> Traced:
