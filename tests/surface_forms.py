@@ -363,6 +363,18 @@ def entropy_through_one_logsumexp(x: "l"):
     return -ra.sum(ra.exp(x - lse) * (x - lse), "l")
 
 
+@fuses
+def entropy_of_what_has_a_weight(x: "l"):
+    p = ra.exp(x - ra.max(x, "l"))
+    p = p / ra.sum(p, "l")
+    return -ra.sum(p * ra.log(p), "l", where=p > 0)
+
+
+@fuses
+def least_of_the_largest(x: "l", y: "l"):
+    return ra.min(ra.where(x == ra.max(x, "l"), y, np.inf), "l"), ra.count(x > ra.max(x, "l"), "l")
+
+
 @sticks
 def number_as_a_condition(x: "l", a: "l"):
     return ra.sum(ra.where(x - ra.mean(x, "l"), a, 0), "l")

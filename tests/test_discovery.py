@@ -17,7 +17,7 @@ from redfuser_algebra.discover.question import asked
 from redfuser_algebra.language.expr import Expr, subterms, symbol
 from redfuser_algebra.language.operator import define
 from redfuser_algebra.run.conditioning import form_error_bounds
-from redfuser_algebra.run.reference import fused_by_tree, reference
+from redfuser_algebra.run.reference import fused_by_chunks, fused_by_fold, fused_by_tree, reference
 from redfuser_algebra.run.tolerance import UNIT
 
 WORDS = {
@@ -281,3 +281,31 @@ def test_a_negated_product_of_conditions_selects_as_well():
     with np.errstate(invalid="ignore"):
         first, second, third = fused(m=np.array([1.5]), r=r, v=v, backend="numpy")
     assert first == 0 and np.isnan(second) and np.isnan(third)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -800.0])
+@pytest.mark.parametrize("asked", [lambda p, y: ra.sum(p * y, "l", where=p > 0), lambda p, y: ra.sum(ra.where(p > 0, p * y, 0), "l"),
+                                   lambda p, y: ra.sum(ra.where(p == 0, 0, p * y), "l"), lambda p, y: -ra.sum(-p, "l", where=(y < 2) & (p > 0))])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_what_has_a_weight_is_asked_of_the_elements(asked, special, normalised):
+    """NaN is not above 0, nor is anything where the largest element is infinite; an element at −inf has no weight."""
+    def formula(x: "l", y: "l"):
+        e = ra.exp(x - ra.max(x, "l"))
+        return asked(e / ra.sum(e, "l") if normalised else e, y)
+    operator = ra.operator(formula)
+    form = ra.decide(operator).fused.form
+    for places in ([], [0], [3], [1, 2], [0, 1, 2, 3]):
+        x, y = np.array([0.5, -1.0, 2.0, 2.0]), np.array([1.0, -2.0, 3.0, 0.5])
+        x[places] = special
+        given = operator.bind(x=x, y=y)
+        with np.errstate(all="ignore"):
+            right = reference(operator, given)
+            for got in (fused_by_chunks(operator, form, given, [1, 0, 3]), fused_by_fold(operator, form, given)):
+                np.testing.assert_allclose(got, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("asked", [lambda p, y: ra.count(p > 0, "l"), lambda p, y: ra.sum(y, "l", where=p > 0), lambda p, y: ra.max(y, "l", where=p > 0)])
+def test_a_weight_that_underflows_is_left_out_where_it_is_no_factor(asked):
+    def formula(x: "l", y: "l"):
+        return asked(ra.exp(x - ra.max(x, "l")), y)
+    assert not ra.decide(ra.operator(formula)).fusable

@@ -115,6 +115,8 @@ RECENTRE = (
     *(Law(f"{name}_by_difference", f"a - q {sign} 0", f"a {sign} q")
       for name, sign in (("equal", "=="), ("unequal", "!="), ("above", ">"), ("reaching", ">="), ("below", "<"),
                          ("down_to", "<="))),
+    Law("reset_choice", "where(a == q, b, c)", "where(p == q, where(a == p, b, c), c)", "pivot(p, q), element(a), settled(a, p, q)",
+        tag="ieee", role="ordered"),
     Law("reset_among", "a == q", "contract((a == p) * (p == q))", "follows(a, p, q)", tag="ieee"),
 )
 
@@ -123,6 +125,8 @@ AT_A_BOUND = (
     Law("reaching_from_above", "a <= q", "a == q", "above(a, q)"),
     Law("staying_below", "a < q", "a != q", "below(a, q)"),
     Law("staying_above", "a > q", "a != q", "above(a, q)"),
+    Law("never_above", "a > q", "0", "below(a, q)", tag="ieee"),
+    Law("never_below", "a < q", "0", "above(a, q)", tag="ieee"),
     Law("maximum_with_upper_bound", "maximum(a, q)", "q", "below(a, q)"),
     Law("maximum_with_lower_bound", "maximum(a, q)", "a", "above(a, q)"),
     Law("minimum_with_upper_bound", "minimum(a, q)", "a", "below(a, q)"),

@@ -72,6 +72,14 @@ def kl_softmax(x: "l", y: "l"):
     return ra.sum(softmax_weights(x) * ((x - log_sum_exp(x)) - (y - log_sum_exp(y))), "l")
 
 
+@entry(source="torch.nn.functional.kl_div(log_softmax(y), softmax(x)); scipy.special.rel_entr", reason="rank-R", words=6,
+       inputs={"x": spread(0, 2), "y": spread(0, 2)}, reference=_kl)
+def kl_div_of_softmax(x: "l", y: "l"):
+    """KL = Σ p_l (log p_l − log_softmax(y)_l) with p = softmax(x), over the l that have a weight: 0 log 0 is 0."""
+    p = softmax_weights(x)
+    return ra.sum(ra.where(p == 0, 0, p * (ra.log(p) - (y - log_sum_exp(y)))), "l")
+
+
 @entry(source="Bhattacharyya coefficient", reason="rank-1", words=5, shortest=2,
        inputs={"x": spread(0, 2), "y": spread(0, 2)},
        reference=lambda x, y: np.sqrt(1 - np.exp(plain.logsumexp((x + y) / 2)

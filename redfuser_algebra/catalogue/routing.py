@@ -81,6 +81,13 @@ def value_at_argmax(x: "l", v: "l"):
     return top, bottom, (top - bottom) / (ra.max(x, "l") - ra.min(x, "l"))
 
 
+@entry(source="tie-breaking by a second score; SQL max(y) keep (dense_rank last order by x)", reason="reset", words=2, inputs={"x": whole(4)},
+       reference=lambda x, y: y[x == x.max()].max())
+def best_of_the_best(x: "l", y: "l"):
+    """The largest y among the elements with the largest x."""
+    return ra.max(y, "l", where=x == ra.max(x, "l"))
+
+
 @entry(source="bandit regret; max-shifted scores", reason="rank-R", words=3,
        reference=lambda x: x.max() - x.mean())
 def mean_gap_to_max(x: "l"):

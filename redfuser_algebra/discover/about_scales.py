@@ -22,22 +22,22 @@ def about_scales(body: Expr, facts: Facts) -> Expr:
 
 
 def _over_scale(term: Expr, facts: Facts) -> Expr:
-    factors = list(_factors(term, True))
-    scales = [(factor, above) for factor, above in factors if facts.axis not in factor.axes]
-    elements = [(factor, above) for factor, above in factors if facts.axis in factor.axes]
+    parts = list(factors(term, True))
+    scales = [(factor, above) for factor, above in parts if facts.axis not in factor.axes]
+    elements = [(factor, above) for factor, above in parts if facts.axis in factor.axes]
     if not any(facts.moves(scale) for scale, _ in scales) or any(facts.moves(element) for element, _ in elements):
         return term
     scales.sort(key=lambda each: not facts.moves(each[0]))
     return call("divide", _quotient(elements), _quotient((scale, not above) for scale, above in scales))
 
 
-def _factors(term: Expr, above: bool) -> Iterator[tuple[Expr, bool]]:
+def factors(term: Expr, above: bool) -> Iterator[tuple[Expr, bool]]:
     """The factors of a term, each with whether it stands above the line."""
     if term.op in ("multiply", "divide"):
-        yield from _factors(term.args[0], above)
-        yield from _factors(term.args[1], above == (term.op == "multiply"))
+        yield from factors(term.args[0], above)
+        yield from factors(term.args[1], above == (term.op == "multiply"))
     elif term.op == "reciprocal":
-        yield from _factors(term.args[0], not above)
+        yield from factors(term.args[0], not above)
     else:
         yield term, above
 

@@ -58,7 +58,7 @@ def built(search: Search) -> FusedForm:
     values = {name: substitute(value, length) for name, value in _pivots(search)}
     pivots = tuple(Pivot(name, value, value.axes, _mean(symbol(name, value.axes), value, state, search.facts))
                    for name, value in values.items())
-    results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, r.mask)
+    results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, search.masks.get(r.name, r.mask))
                     for r in search.cascade.reductions)
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
     return FusedForm(
@@ -218,6 +218,9 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
     yield from _cancellations(search, results)
     yield from _uncentred(search)
     yield from _infinite_elements(search)
+    for weight in search.weights:
+        yield Fact("domain", f"an element whose {said(weight)} only underflows takes part: where it is infinite, it shows")
+
 
 
 def _order_facts(search: Search) -> Iterator[Fact]:

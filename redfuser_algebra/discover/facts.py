@@ -49,7 +49,7 @@ class Facts:
         self.pivots: dict[str, Expr] = {} if pivots is None else pivots
         self._signs: dict[Expr, str] = {}
         self._moving: dict[Expr, bool] = {}
-        for condition in self._assume:
+        for condition in (*self._assume, *(() if mask is None else (mask,))):
             self._declare(condition)
 
     def under(self, mask: Expr | None) -> Facts:

@@ -13,6 +13,7 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.about_largest import about_largest
 from redfuser_algebra.discover.about_means import about_means
 from redfuser_algebra.discover.about_scales import about_scales
+from redfuser_algebra.discover.about_weights import Weighed, about_weights, summand, zero_last
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
@@ -57,6 +58,8 @@ class Search:
         self.pivots = Pivots(cascade.axis, self.facts, self.taken)
         self.results: dict[str, Expr] = {}
         self.choices: dict[Expr, Expr] = {}
+        self.masks: dict[str, Expr | None] = {}
+        self.weights: list[Expr] = []
         self.ranks: dict[str, int] = {}
         self._asker = Asker(cascade.axis, self.facts, settings)
         self._drafts = Drafts(LARGEST_RANK * len(cascade.reductions))
@@ -108,7 +111,26 @@ class Search:
             raise Unmoved(reduction.source, "it keeps more elements the more there are")
         if any(is_ordered(part, self.axis) for part in reduction.elements):
             return self._ordered(reduction)
-        return self._of(reduction, opened(reduction.body, self.choices))
+        return self._weighed(reduction, opened(reduction.body, self.choices))
+
+    def _weighed(self, reduction: Reduction, whole: Expr) -> Expr:
+        """⊕ of elements, with questions about weights put to the elements."""
+        weighed: list[Weighed] = []
+        if reduction.monoid == "sum" and (self.facts.moves(whole) or reduction.mask is not None):
+            weighs = summand(whole := zero_last(whole))
+            for op in ("greater", "equal") if reduction.mask is None else ("greater",):
+                weighed.append(about_weights(whole, weighs, self.facts, op))
+                whole = weighed[-1].term
+            if reduction.mask is not None:
+                weighed.append(about_weights(reduction.mask, weighs, self.facts, "greater"))
+                reduction = replace(reduction, mask=weighed[-1].term)
+        value = self._of(reduction, whole)
+        for each in (each for each in weighed if each.weights):
+            self.weights += each.weights
+            value = value if each.finite is None else call("where", each.finite, value, each.otherwise)
+            if each.otherwise:
+                self.masks[reduction.name] = None
+        return value
 
     def _of(self, reduction: Reduction, whole: Expr) -> Expr:
         """⊕ of elements; of those of one choice for all, the choice between two reductions."""
@@ -120,9 +142,10 @@ class Search:
         if mask is not None and sees_pivot(mask):
             moving, mask = _split(mask)
             body = _without_mask(reduction, body, moving)
-        if reduction.monoid == "sum" and body.op == "where" and body.args[2] is const(0) and sees_pivot(body.args[0]):
-            moving, still = _split(body.args[0])
-            body, mask = call("where", moving, body.args[1], 0), _both(mask, still)
+        if reduction.monoid == "sum" and body.op == "where" and body.args[2] is const(0) and sees_pivot(body):
+            moving, still = _split(body.args[0]) if sees_pivot(body.args[0]) else (None, body.args[0])
+            body, mask = body.args[1] if moving is None else call("where", moving, body.args[1], 0), _both(mask, still)
+        self.masks[reduction.name] = mask if self.masks.get(reduction.name, mask) is mask else None
         if reduction.monoid == "sum":
             return self._sums.result(body, mask)
         if not sees_pivot(body):

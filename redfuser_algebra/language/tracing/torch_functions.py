@@ -310,7 +310,7 @@ def _cross_entropy(a, target, weight=None, size_average=None, ignore_index=-100,
 
 @means("kl_div")
 def _kl_div(a, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    losses = np.exp(target) * (target - a) if log_target else np.where(target > 0, target * (np.log(target) - a), 0)
+    losses = np.exp(target) * (target - a) if log_target else np.where(target == 0, 0, target * (np.log(target) - a))
     return _averaged(losses, reduction)
 
 
