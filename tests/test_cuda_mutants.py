@@ -36,8 +36,8 @@ FAULTS = {
     "rows beyond the last are written": ("logsumexp", 40, "live = item < items", "live = True"),
     "an output element too many": ("softmax", 700, "    if ok[TILE]:", "    if True:"),
     "outputs taken to be aligned": ("softmax", 701, "+ head * SIZE) % 16 == 0, ok", "+ head * SIZE) % 16 < 99, ok"),
-    "of equal values the last wins": ("argmax_argmin", 40, "value == best and ahead", "value == best and not ahead"),
-    "NaN is not the largest": ("argmax_argmin", 40, "if value != value:", "if False:"),
+    "of equal values the last wins": ("argmax_argmin", 40, "equal & (position < at)", "equal & (position > at)"),
+    "NaN is not the largest": ("argmax_argmin", 40, "(value != value) & (best == best)", "(value != value) & (best != best)"),
     "no NaN where there is no value": ("softmax", 40, "return t10 if t3 != t3 else s", "return t10 if False else s"),
 }
 

@@ -107,12 +107,15 @@ class DeviceFunction(Function):
             super().close()
             return
         loop, index = self.nest.pop(), self.index(self.axis)
-        if not self.begun:
-            self.line(f"for {index} in range({self.slots()}):")
+        self.nest[-1].lines += self.begun
+        self.line(f"for {index} in range({self.slots()}):")
+        if not self.by_vectors():
             self.nest[-1].lines += [f"    {line}" for line in loop.lines]
             return
-        self.nest[-1].lines += self.begun
-        self.line(f"for {index} in range(SLOTS):")
+        self.nest[-1].lines += [f"    if {index} == TILE and not {self.taken('TILE')}:", "        break"]
+        if not self.begun:
+            self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, UNROLLED)]
+            return
         ends = [f"if {index} % VECTOR == VECTOR - 1 or {index} == TILE:", *(f"    {line}" for pair in zip(self.ended, self.begun, strict=True) for line in pair)]
         self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, *ends, UNROLLED)]
         self.begun, self.ended = [], []

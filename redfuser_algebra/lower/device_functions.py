@@ -12,7 +12,7 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, joined
-from redfuser_algebra.lower.scalar_code import Code
+from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
@@ -187,6 +187,7 @@ class RowFunctions:
             f.line(f"{held} = {moved}")
             if MONOIDS[update.monoid].indexed:
                 f.line(f"{held}{WON} = {held}{WON}_old")
+                joins += self._race(f, update)
             else:
                 joins.append(self._accumulator(f, update))
         if folded:
@@ -196,6 +197,16 @@ class RowFunctions:
             f.close()
         for line in joins:
             f.line(line)
+
+    def _race(self, f: DeviceFunction, update: Update) -> list[str]:
+        """Start the race of a tile's elements; the statements by which its winner meets the component's."""
+        held, sign = self.storage.held[update.name].name, "" if update.monoid == "argmax" else "-"
+        f.line(f"{held}_at, {held}_it = i4(-1), {constant(0.0, self._race_type(f, update)).text}")
+        return [f"ahead = ({held}_at >= 0) & comes_first({sign}f8({held}_it), {sign}{held}{WON}, {held}_at, {held})",
+                f"{held}{WON}, {held} = sel(ahead, f8({held}_it), {held}{WON}), sel(ahead, i8({held}_at), {held})"]
+
+    def _race_type(self, f: DeviceFunction, update: Update) -> str:
+        return "f4" if f.wide == "f4" or f.stores(update.lift) else "f8"
 
     def _accumulator(self, f: DeviceFunction, update: Update) -> str:
         """Start the sum of a tile; the statement that adds it to the component."""
@@ -217,11 +228,10 @@ class RowFunctions:
         taken = f.taken(index) + (f" & {mask}" if mask else "")
         if MONOIDS[update.monoid].indexed:
             sign = "" if update.monoid == "argmax" else "-"
-            value = value.to("f8")
-            won = f"{held.name}{WON}"
-            f.line(f"{held.name}_it = {taken} and comes_first({sign}{value.text}, {sign}{won}, {f.place_of(index)}, {held.name})")
-            f.line(f"{won} = sel({held.name}_it, {value.text}, {won})")
-            f.line(f"{held.name} = sel({held.name}_it, i8({f.place_of(index)}), {held.name})")
+            value, won, place = value.to(self._race_type(f, update)), f"{held.name}_it", f"i4({f.place_of(index)})"
+            edge = f" | ({index} == TILE) & comes_first({sign}{value.text}, {sign}{won}, {place}, {held.name}_at)" if f.by_vectors() else ""
+            f.line(f"ahead = {taken} & (({held.name}_at < 0) | beats({sign}{value.text}, {sign}{won}){edge})")
+            f.line(f"{won}, {held.name}_at = sel(ahead, {value.text}, {won}), sel(ahead, {place}, {held.name}_at)")
             return
         type_ = self._tile_type(f, update)
         own, part = "f4" if value.type == "f4" else type_, f.by_vectors()

@@ -21,9 +21,10 @@ def with_elements(program: TileProgram) -> TileProgram:
     needed = Counter(term for loop in loops for term in subterms(*loop) if _is_element(term, program.axis))
     found = dict.fromkeys(term for loop in loops for expr in loop for term in _outermost(expr, needed))
     taken = {*program.inputs, *program.params, *program.holds}
-    names = numbered("E", taken)
-    producers = tuple(Producer(next(names), term, None) for term in found)
-    named = {p.value: symbol(p.name, p.axes) for p in producers}
+    names, producers, named = numbered("E", taken), list[Producer](), dict[Expr, Expr]()
+    for term in sorted(found, key=lambda term: len(subterms(term))):
+        producers.append(Producer(next(names), substitute(term, named), None))
+        named[term] = symbol(producers[-1].name, term.axes)
 
     def update(u: Update) -> Update:
         return replace(u, lift=substitute(u.lift, named), mask=None if u.mask is None else substitute(u.mask, named))
