@@ -56,7 +56,7 @@ def hard_case(made, length):
     """A row like any other, one whose largest value comes last, one with ties, and, where it fits, NaN and infinity."""
     binding = drawn_case(made, length)
     x = np.concatenate([binding.arrays["x"], binding.arrays["x"], binding.arrays["x"][:1]])
-    x[1, -1], x[2, 5:9] = 30.0, 7.0
+    x[1, -1], x[2, 5:13] = 30.0, 7.0
     if made.operator.name in ("softmax", "argmax_argmin"):
         x[3, 3], x[4, 2] = np.inf, np.nan
     return made.operator.bind(x=x)
