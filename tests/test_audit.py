@@ -10,7 +10,7 @@ import pytest
 from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
 
 import redfuser_algebra as ra
-from redfuser_algebra.bench.audits import declared_draws
+from redfuser_algebra.bench.audits import declared_draws, nameless
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import const
@@ -145,6 +145,13 @@ def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_pat
     record.write_text("[1]\n")
     assert status_of(["audit", "--all", "--record", str(record)]) == 2 and "something else" in capsys.readouterr().err
     assert status_of(["audit"]) == 2 and status_of(["audit", "softmax", "--all"]) == 2 and status_of(["audit", "softmax", "--table", "x.md"]) == 2
+
+
+@pytest.mark.parametrize(("other", "same"), [
+    ('def g(q):\n    """Less y."""\n    p = q - y  # one step\n    return p', True), ("def f(x):\n    z = y - x\n    return z", False),
+    ("def f(x):\n    z = x - w\n    return z", False), ("def f(x):\n    z = x - y\n    return x", False), ("def f(y):\n    z = y - y\n    return z", False)])
+def test_a_record_knows_a_kernel_whatever_its_variables_are_called(other, same):
+    assert (nameless(other) == nameless("def f(x):\n    z = x - y\n    return z")) == same
 
 
 def test_bad_words_are_told_in_one_message(capsys):

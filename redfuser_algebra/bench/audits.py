@@ -5,6 +5,7 @@ of the same source is not made again if it passed, so that a run that was stoppe
 """
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ random order, against the operator in float64.  A size is a length of the reduce
 multiplied in tiles; sizes below an operator's shortest length are not run.  Registers, and bytes spilled or on the stack, are
 the most of any launch, the error is the largest in units of its limit, and bytes and passes over the banks of shared memory are
 those of the last size, over the ideal.  Times are estimated for the {card};
-no GPU was at hand.  `source` is how the hash of the kernel's text begins: a kernel whose text has changed since is audited again,
-and so is one that failed.
+no GPU was at hand.  `source` is how the hash of the kernel's text begins, names of variables aside: a kernel that has changed since is
+audited again, and so is one that failed.
 
     redfuser audit --all {full}--dtype {dtypes} --record FILE.jsonl --table kernels/AUDIT.md
 
@@ -77,13 +78,27 @@ def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iter
             except (ra.NotFusable, LoweringError):
                 continue
             sizes, begun = sizes_for(kernel, asked.sizes), perf_counter()
-            source = sha256(f"{asked.card}\n{sizes}\n{kernel.source}".encode()).hexdigest()
+            source = sha256(f"{asked.card}\n{sizes}\n{nameless(kernel.source)}".encode()).hexdigest()
             if source not in known or not known[source]["passed"]:
                 found = kernel.audit(card=asked.card, sizes=sizes, drawn_by=declared_draws(operator)).to_json()
                 known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
                 with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(known[source]) + "\n")
             yield known[source]
+
+
+def nameless(source: str) -> str:
+    """What a module computes, whatever its functions and variables are called and its documentation says."""
+    tree, names = ast.parse(source), {}
+    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        for part, kind in (("id", ast.Name), ("arg", ast.arg), ("name", ast.FunctionDef)):
+            if isinstance(node, kind) and getattr(node, part) in own:
+                setattr(node, part, names.setdefault(getattr(node, part), str(len(names))))
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def recorded(record: Path) -> dict[str, dict]:
