@@ -69,4 +69,5 @@ def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def print_json(value: object) -> None:
+    """Data as JSON on standard output."""
     out.print(json.dumps(value, indent=2, ensure_ascii=False), markup=False)

@@ -99,6 +99,7 @@ def product(coefficient: Fraction, factors: list[Expr]) -> Expr:
 
 
 def is_condition(factor: Expr) -> bool:
+    """Whether a factor is a truth value, which counts as 1 or 0."""
     if factor.op == "reduce":
         return factor.monoid in ("any", "all")
     return factor.op in FUNCTIONS and FUNCTIONS[factor.op].boolean

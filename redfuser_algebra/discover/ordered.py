@@ -12,8 +12,9 @@ from functools import reduce
 from itertools import product
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
-from redfuser_algebra.discover.polynomials import Algebra, Closed, Monomial, NotClosed, Polynomial, closed, factors, folded, is_number, multiplied
+from redfuser_algebra.discover.polynomials import Algebra, Closed, Monomial, NotClosed, Polynomial, closed, factors, folded, multiplied
 from redfuser_algebra.discover.recurrence import Recurrence
+from redfuser_algebra.discover.simplify import is_number
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, symbol, unbound_states
 
 Place = tuple[int, int]

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import isfinite
 
 from redfuser_algebra.algebra.semirings import DUAL, SEMIRINGS, Semiring
+from redfuser_algebra.discover.simplify import is_number
 from redfuser_algebra.language.expr import Expr, call, const, substitute, unbound_states
 
 LARGEST_BASIS = 16
@@ -125,9 +126,11 @@ class Algebra:
         return product if self._kept_as_written and _cancels(product) else folded(product)
 
     def added(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """a ⊕ b, monomial by monomial."""
         return self._kept({m: self.plus(a.get(m, self.zero), b.get(m, self.zero)) for m in dict.fromkeys((*a, *b))})
 
     def multiplied(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """a ⊗ b, every monomial with every other."""
         total: Polynomial = {}
         for m, factor in a.items():
             total = self.added(total, {multiplied(m, n): self.times(factor, other) for n, other in b.items()})
@@ -184,11 +187,6 @@ class Algebra:
         if number.op != "const" or number.value not in range(1, 9):
             raise NotClosed(term, "a step is not linear in any finite set of functions of the state")
         return self.raised(other, int(number.value))
-
-
-def is_number(term: Expr, value: float) -> bool:
-    """Whether a term is this number."""
-    return term.op == "const" and term.value == value
 
 
 def factors(monomial: Monomial) -> list[Monomial]:

@@ -74,6 +74,7 @@ class _Joint:
         self._names: set[str] = set()
 
     def of(self, target: Expr) -> Recurrence:
+        """All states entered so far, asked for one of them."""
         return Recurrence(self.starts, self.steps, target)
 
     def target(self, reduction: Reduction) -> Expr | None:
@@ -96,6 +97,7 @@ class _Joint:
         return Expr("state", (), (own, axes))
 
     def add(self, state: Expr, start: Expr, step: Expr) -> None:
+        """Enter a state."""
         self.starts[state], self.steps[state] = start, step
 
     def states_of(self, scan: Expr) -> list[Expr]:

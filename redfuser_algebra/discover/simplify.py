@@ -61,34 +61,35 @@ def folded(term: Expr) -> Expr:
     return rule(term) if rule else term
 
 
-def _is(term: Expr, value: float) -> bool:
+def is_number(term: Expr, value: float) -> bool:
+    """Whether a term is this number."""
     return term.op == "const" and term.value == value
 
 
 def _times(term: Expr) -> Expr:
     a, b = term.args
-    if _is(a, 0) or _is(b, 0):
+    if is_number(a, 0) or is_number(b, 0):
         return const(0)
-    return b if _is(a, 1) else a if _is(b, 1) else term
+    return b if is_number(a, 1) else a if is_number(b, 1) else term
 
 
 def _plus(term: Expr) -> Expr:
     a, b = term.args
-    return b if _is(a, 0) else a if _is(b, 0) else term
+    return b if is_number(a, 0) else a if is_number(b, 0) else term
 
 
 def _minus(term: Expr) -> Expr:
     a, b = term.args
-    return const(0) if a is b else a if _is(b, 0) else term
+    return const(0) if a is b else a if is_number(b, 0) else term
 
 
 def _negative(term: Expr) -> Expr:
-    return const(0) if _is(term.args[0], 0) else term
+    return const(0) if is_number(term.args[0], 0) else term
 
 
 def _ratio(term: Expr) -> Expr:
     a, b = term.args
-    return const(1) if a is b else a if _is(b, 1) else term
+    return const(1) if a is b else a if is_number(b, 1) else term
 
 
 def _equal(term: Expr) -> Expr:
@@ -107,15 +108,15 @@ def _choice(term: Expr) -> Expr:
 
 
 def _power(term: Expr) -> Expr:
-    return const(1) if _is(term.args[0], 1) or _is(term.args[1], 0) else term
+    return const(1) if is_number(term.args[0], 1) or is_number(term.args[1], 0) else term
 
 
 def _one_at_zero(term: Expr) -> Expr:
-    return const(1) if _is(term.args[0], 0) else term
+    return const(1) if is_number(term.args[0], 0) else term
 
 
 def _zero_at_zero(term: Expr) -> Expr:
-    return const(0) if _is(term.args[0], 0) else term
+    return const(0) if is_number(term.args[0], 0) else term
 
 
 _RULES: dict[str, Callable[[Expr], Expr]] = {

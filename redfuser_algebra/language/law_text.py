@@ -78,6 +78,7 @@ class _Text:
         return self.program.error(place, failed, remedy)
 
     def statement(self, source: str) -> Statement:
+        """The law that the text states.  Raises OperatorError where it states none."""
         conditions = self._conditions()
         still = {variable for condition, variable in conditions if condition in STILL}
         trees = [_Plain().visit(self._tree(*span)) for span in self.spans]

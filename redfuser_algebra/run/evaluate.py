@@ -50,6 +50,7 @@ class Evaluation:
         return Evaluation(replace(self.environment, symbols={**self.environment.symbols, **symbols}))
 
     def value(self, term: Expr) -> np.ndarray:
+        """The value of a term, laid out; what NumPy warns of is the caller's."""
         if term not in self.known:
             self.known[term] = _RULES.get(term.op, _elementwise)(self, term)
         return self.known[term]

@@ -68,6 +68,7 @@ class _Values:
         self.carry: Callable[[str, np.ndarray], np.ndarray] = lambda name, value: value
 
     def of(self, expr: Expr) -> np.ndarray:
+        """The value of an expression over components, pivots and results."""
         for name in symbol_names(expr):
             self.named(name)
         return self.evaluation.of(expr)
@@ -79,6 +80,7 @@ class _Values:
             self.symbols[name + WON] = held.won
 
     def named(self, name: str) -> np.ndarray:
+        """The value of a symbol.  Raises OperatorError for a component that is not known yet."""
         if name not in self.symbols:
             if name not in self.definitions:
                 raise OperatorError(

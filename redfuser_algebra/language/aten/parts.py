@@ -46,6 +46,7 @@ class Cutting:
         self.reasons: dict[object, tuple[str, str]] = {}
 
     def run(self) -> None:
+        """Put every node that computes into a group, or find out why it is in none."""
         for node in self.graph.nodes:
             if node.op == "call_function" and not from_lengths(self.graph, node) and _is_computed(node) and node not in self.group_of:
                 self._placed(node)

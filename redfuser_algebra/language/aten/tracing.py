@@ -52,6 +52,7 @@ class Walk:
         self.constants: dict[object, object] = {}
 
     def run(self, nodes: Sequence) -> None:
+        """Trace nodes in their order; `values` holds what they are."""
         token = current.set(self.axes)
         try:
             with np.errstate(all="ignore"):

@@ -148,6 +148,7 @@ class FormTerms:
 
 
 def symbol_name(term: Expr) -> str:
+    """What SymPy calls a leaf; N is the length."""
     return "N" if term.op == "size" else term.name
 
 
