@@ -11,6 +11,7 @@ from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, CudaSource, a
 from redfuser_algebra.lower.device_functions import RowFunctions
 from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.host_cuda import Choice, Host
+from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -25,10 +26,11 @@ SECTOR = 32
 """Bytes that memory hands out at a time: the first whole vector of a row begins such a piece."""
 
 
-class RowPrinter:
+class RowPrinter(KernelPrinter):
     """The pieces of the module, each a method that returns lines."""
 
     functions_of = RowFunctions
+    counts = "items", "parts", "piece"
     rows_of_a_block = 8
     """How many rows share a block if each has one warp."""
 
@@ -46,9 +48,6 @@ class RowPrinter:
         known = [a for axes in (*program.inputs.values(), *program.output_axes, *program.holds.values()) for a in axes if a not in program.copies]
         self.columns = program.columns(tuple(dict.fromkeys(known)))
         self.sizes = tuple(a for a in dict.fromkeys(known) if a not in self.columns)
-
-    def _real(self, name: str) -> bool:
-        return self.signature.arrays[name] in ("f4", "f8")
 
     def source(self) -> CudaSource:
         """Everything, in the order of a module."""
@@ -182,26 +181,11 @@ class RowPrinter:
             loads += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = sel(there, part_{v.name}[place * words_{v.name} + word], {identity})"]
         return ["if joins:", "    there = thread < parts", "    place = row * parts + sel(there, thread, i8(0))", *indented(loads)]
 
-    def _arguments(self) -> list[str]:
-        arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
-        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "items", "parts", "piece",
-                *(f"part_{v.name}" for v in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
-
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
         lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread & 31, thread >> 5 & warps - 1", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
                  "    item, thread = item * ROWS + (thread >> 5), lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
-        for each in reversed(self.program.rows):
-            lines += [f"i_{each} = rest % n_{each}", f"rest //= n_{each}"]
-        for name, axes in self.program.inputs.items():
-            rows = [a for a in axes if a in self.program.rows]
-            place = "0"
-            for each in rows:
-                place = f"({place}) * n_{each} + i_{each}" if place != "0" else f"i_{each}"
-            inner = [f"n_{self.program.copies.get(a, a)}" for a in axes if a not in rows]
-            lines.append(f"o_{name} = rest * s_{name}" + (f" + {' * '.join([f'({place})', *inner])}" if rows else ""))
-            if self._real(name):
-                lines.append(f"p_{name} = address({self.names[name]}) + o_{name} * SIZE")
+        lines += self._begins(self.program.rows, "i")
         for name in self.fixed:
             lines.append(f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]")
         return lines

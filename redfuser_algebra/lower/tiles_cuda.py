@@ -19,6 +19,7 @@ from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weig
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions import Accumulator, indented
 from redfuser_algebra.lower.host_cuda import Host
+from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
@@ -40,8 +41,10 @@ def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: b
     return _Printer(program, signature, dtype, wgmma, float8).source()
 
 
-class _Printer:
+class _Printer(KernelPrinter):
     """The pieces of the module, each a method that returns lines."""
+
+    counts = "parts", "piece"
 
     def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, float8: Float8) -> None:
         self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
@@ -112,7 +115,7 @@ class _Printer:
 
     def _copied(self, operand: Operand) -> bool:
         """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
-        own = lies(self.program, operand) and self.signature.arrays[operand.value.name] in ("f4", "f8")
+        own = lies(self.program, operand) and self._real(operand.value.name)
         return own and self.float8.kind(operand.value.name) == operand.kind
 
     def _load(self, operand: Operand, to: str) -> list[str]:
@@ -135,10 +138,8 @@ class _Printer:
         numbers = [Variable(self.folding.held(u.name), True, (), self.fold.type_of(u.name)) for u in self.parts.numbers]
         return numbers + [Variable(self.folding.held(w.update.name), True, (w.columns,), "f4") for w in self.parts.weighted]
 
-    def _arguments(self) -> list[str]:
-        arrays = [part for name in self.program.inputs for part in (self.names[name], f"s_{name}")]
-        return [*arrays, *(self.names[p] for p in self.program.params), *(f"n_{a}" for a in self.sizes), "parts", "piece",
-                *(f"part_{v.name}" for v in self._held()), *(f"out_{place}" for place in range(len(self.outputs)))]
+    def _scale(self, name: str) -> str:
+        return "" if name in self.float8.formats else " * SIZE"
 
     def _kernel(self) -> list[str]:
         body = ["thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)", "if not joins:", "    part, number = number % parts, number // parts",
@@ -190,18 +191,7 @@ class _Printer:
             lines.append(f"first_{a} = begin_{a} + lane % 4 * {self.parts.near}")
         lines += [f"blocks = -(-n_{program.block} // ROWS)", f"begin_{program.block} = (blocks - 1 - number % blocks) * ROWS",
                   f"first_{program.block} = begin_{program.block} + warp * 16 + lane // 4", "item = number // blocks", "rest = item"]
-        for each in reversed(program.rows[:-1]):
-            lines += [f"at_{each} = rest % n_{each}", f"rest //= n_{each}"]
-        for name, axes in program.inputs.items():
-            rows = [a for a in axes if a in program.rows[:-1]]
-            place = "0"
-            for each in rows:
-                place = f"({place}) * n_{each} + at_{each}" if place != "0" else f"at_{each}"
-            inner = [f"n_{program.copies.get(a, a)}" for a in axes if a not in rows]
-            lines.append(f"o_{name} = rest * s_{name}" + (f" + {' * '.join([f'({place})', *inner])}" if rows else ""))
-            if self.signature.arrays[name] in ("f4", "f8"):
-                lines.append(f"p_{name} = address({self.names[name]}) + o_{name}{'' if name in self.float8.formats else ' * SIZE'}")
-        return lines
+        return [*lines, *self._begins(program.rows[:-1], "at")]
 
     def _state(self, held: str, sums: str) -> list[str]:
         """Fragments and the rows' state, as of no elements."""
