@@ -13,7 +13,7 @@ from functools import reduce
 from redfuser_algebra.discover.about_scales import factors
 from redfuser_algebra.discover.facts import NONNEGATIVE, POSITIVE, Facts
 from redfuser_algebra.discover.simplify import operands
-from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms
+from redfuser_algebra.language.expr import Expr, call, const, substitute
 
 _OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
 
