@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lowered import EXACT, inputs, interpreted, parts, program
 
 from redfuser_algebra.catalogue import operators
+from redfuser_algebra.lower.marks import marked, taken_from_outside, unmarked
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.tolerance import agree
@@ -107,3 +108,10 @@ def test_the_check_notices_a_wrong_loop(wrong):
     binding = operator.bind(**inputs("softmax", 20))
     got = interpreted(replace(made, stages=stages), operator, binding, 6)
     assert not agree(got[0], reference(operator, binding))
+
+
+def test_names_of_an_operator_stay_unless_the_source_has_them():
+    x, at, m, p_m = map(marked, ("x", "at", "m", "p_m"))
+    source = f'def f({x}, {at}, p_{m}, {p_m}):\n    at = {x}.at\n    raise ValueError("{x} at", at)'
+    assert unmarked(source) == 'def f(x, at_, p_m, p_m_):\n    at = x.at\n    raise ValueError("x at", at)'
+    assert unmarked(source, taken_from_outside(source)) == source.replace("ˑ", "").replace(", p_m)", ", p_m_)")

@@ -52,13 +52,16 @@ def _scalings(form: FusedForm, rows: tuple[str, ...]) -> tuple[Scaling, ...]:
 
 def _check_words(form: FusedForm, ends: Sequence[Expr]) -> None:
     """Loops are made of the monoids and functions of the package's own tables; `ends` are what is made of the results."""
-    formulas = [*ends, *form.definitions.values()]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined, c.step) if e is not None]
+    formulas = [*ends, *_formulas(form)]
     monoids = [c.monoid for c in form.state if c.monoid != "compose"] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
     foreign += [t.op for t in subterms(*formulas) if t.op == "scan" or t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
     if foreign:
         raise LoweringError("a tile program", f"it has no loops for {foreign[0]}", "run the operator with NumPy")
+
+
+def _formulas(form: FusedForm) -> list[Expr]:
+    return [*form.definitions.values(), *(e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined, c.step) if e is not None)]
 
 
 def _canonical(axes: tuple[str, ...], rows: tuple[str, ...], axis: str) -> tuple[str, ...]:
@@ -73,8 +76,7 @@ def _rows(operator: Operator, form: FusedForm) -> tuple[str, ...]:
     An axis that stands behind the reduced one in every array that has both is left as a column: there a tile lies
     in memory with all its columns.
     """
-    formulas = [*form.outputs, *form.definitions.values()]
-    formulas += [e for c in form.state for e in (c.lift, c.rebase, c.mask, c.joined, c.step) if e is not None]
+    formulas = [*form.outputs, *_formulas(form)]
     summed = {term.axis for term in subterms(*formulas) if term.op == "reduce"} | {*form.axis_copies.values(), form.axis}
     made = {term.attrs[2] for term in subterms(*operator.outputs) if term.op == "reduce"}
 

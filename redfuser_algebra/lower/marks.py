@@ -29,7 +29,7 @@ def unmarked(source: str, reserved: Iterable[str] | None = None) -> str:
                 name += "_"
             taken.add(name)
             names[word] = name
-    return re.sub(r"\w+", lambda found: names.get(found[0], found[0]), source)
+    return re.sub(r"\w+", lambda found: names.get(found[0], found[0].replace(MARK, "")), source)
 
 
 def taken_from_outside(source: str) -> set[str]:
