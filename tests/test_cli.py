@@ -1,14 +1,16 @@
 """The command `redfuser`: what it prints, its exit codes, the files it reads and writes, and how it tells a mistake."""
 
+import importlib
 import json
 import os
 import re
+import sys
 
 import numpy as np
 import pytest
 
 import redfuser_algebra as ra
-from redfuser_algebra import cli
+from redfuser_algebra import __main__, cli
 from redfuser_algebra.bench import demo, discovery
 from redfuser_algebra.run import files
 from redfuser_algebra.run.law_examples import example, explained
@@ -59,6 +61,19 @@ def folder(tmp_path, rng, monkeypatch):
 
 
 # --- fuse -----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_is_heard_while_the_command_is_imported(monkeypatch):
+    class Pressed:
+        def find_spec(self, name, *where):
+            if name == "redfuser_algebra.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "redfuser_algebra.cli")
+    monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        importlib.reload(__main__)
+    assert ended.value.code == 130
 
 
 def test_fuse_prints_everything_about_a_form(redfuser):

@@ -124,6 +124,18 @@ def test_mistakes_stay_mistakes(variance, rng):
             variance(*arrays, **named, backend="cpu")
 
 
+def test_a_tensor_that_is_followed_by_torch_is_told_to_be_detached(variance):
+    class Followed:
+        def detach(self):
+            """What torch's tensors have."""
+
+        def __array__(self, *how, **more):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+    with pytest.raises(ra.OperatorError, match="detach"):
+        variance(Followed())
+
+
 def test_out_is_checked_at_every_call_and_filled(variance, rng):
     x, right = rng.normal(size=(2, 5)).astype(np.float32), None
     protected = np.empty(2, np.float32)
@@ -150,6 +162,16 @@ def test_out_may_lie_on_what_is_read(backend, rng):
     for place in range(3):
         copies = [array.copy() for array in arrays]
         assert np.allclose(attention(*copies, backend=backend, out=copies[place]), right, rtol=1e-9)
+
+
+def test_whole_numbers_beyond_those_of_floats_are_told_apart():
+    """As moments in nanoseconds are: 2⁵³ and 2⁵³ + 1 are one number in float64."""
+    for text in ("last(x[l]): argmax(x, l)", "last(x[l]): argmin(1 - x, l)"):
+        last = ra.fuse(ra.parse_operator(text))
+        for dtype in (np.int64, np.uint64):
+            x = np.arange(8, dtype=dtype) + 2**53 + 1
+            assert [*ra.fuse(ra.parse_operator("two(x[l]): argtopk(x, l, 2)")).stream().update(x[:1]).update(x[1:]).result()] == [7, 6]
+            assert dtype is np.uint64 and "-" in text or [last(x, backend=backend) for backend in ("cpu", "numpy", "auto")] == [7] * 3
 
 
 def test_two_outputs_do_not_share_memory():

@@ -108,8 +108,9 @@ def real_array(signature: Signature, name: str, value: object) -> np.ndarray:
                             "pass its data, and its mask as an input used in `where=`")
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        instead = "convert it first, with x.float()" if hasattr(value, "float") else "pass a rectangular array of numbers"
+    except (RuntimeError, TypeError, ValueError) as error:
+        instead = ("convert it first, with x.detach() or x.float()" if hasattr(value, "detach") else "convert it first, with x.float()" if hasattr(value, "float")
+                   else "pass a rectangular array of numbers")
         raise OperatorError(asked, f"it does not make an array: {error}", instead) from error
     if array.dtype.kind not in "biuf" and not (array.dtype.kind == "V" and np.can_cast(array.dtype, np.float64)):
         raise OperatorError(asked, f"its dtype {array.dtype} is not a real number", _conversion(array.dtype.kind))

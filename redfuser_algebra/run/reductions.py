@@ -95,7 +95,7 @@ def winners(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k largest valid values along `dim`, largest first, NaN before all, and their positions.
 
-    `dim` has size k in both results; places that nothing valid fills hold −inf and −1.  Ties: lowest position first.
+    `dim` has size k in both results; places that nothing valid fills hold the lowest number and −1.  Ties: lowest position first.
     """
     values, positions, valid = np.broadcast_arrays(values, positions, valid)
     is_nan = values != values
@@ -103,11 +103,9 @@ def winners(
     order = np.lexsort((positions, key, ~is_nan, ~valid), axis=dim)
     order = np.take(order, range(min(k, order.shape[dim])), axis=dim)
     filled = np.take_along_axis(valid, order, dim)
-    best = np.where(filled, np.take_along_axis(values, order, dim), -np.inf)
+    best = np.where(filled, np.take_along_axis(values, order, dim), _lowest(values.dtype))
     where = np.where(filled, np.take_along_axis(positions, order, dim), NO_POSITION)
-    if filled.all() and order.shape[dim] == k:
-        best = best.astype(values.dtype)
-    return _padded(best, dim, k, -np.inf), _padded(where, dim, k, NO_POSITION)
+    return _padded(best, dim, k, _lowest(values.dtype)), _padded(where, dim, k, NO_POSITION)
 
 
 def _padded(values: np.ndarray, dim: int, k: int, fill: float) -> np.ndarray:

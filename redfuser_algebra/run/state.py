@@ -270,7 +270,8 @@ def _best(
     """The winning values along `dim` and their positions."""
     if not MONOIDS[component.monoid].counted:
         return winner(values, positions, valid, dim, component.monoid == "argmin")
-    return winners(values.astype(np.float64), positions, valid, dim, _places(component, environment))
+    exact = component.mask is None and MONOIDS[component.monoid].indexed
+    return winners(values if exact else values.astype(np.float64), positions, valid, dim, _places(component, environment))
 
 
 def _side_by_side(a: np.ndarray, b: np.ndarray, dim: int) -> np.ndarray:
