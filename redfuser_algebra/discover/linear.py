@@ -47,12 +47,12 @@ def nullspace(equations: Sequence[Vector], names: Sequence[Hashable]) -> list[Ve
     """Vectors over `names` whose combinations are all that make every equation 0: one for each name that they leave free."""
     rows: dict[Hashable, Vector] = {}
     for equation in equations:
-        for lead, row in rows.items():
-            equation = combined(equation, row, -equation.get(lead, Fraction(0)))
+        for lead in [lead for lead in rows if lead in equation]:
+            equation = combined(equation, rows[lead], -equation[lead])
         if equation:
             lead, scale = next(iter(equation.items()))
             equation = {name: factor / scale for name, factor in equation.items()}
-            rows = {other: combined(row, equation, -row.get(lead, Fraction(0))) for other, row in rows.items()} | {lead: equation}
+            rows = {other: combined(row, equation, -row[lead]) if lead in row else row for other, row in rows.items()} | {lead: equation}
     free = [name for name in names if name not in rows]
     return [{name: Fraction(1)} | {lead: -row[name] for lead, row in rows.items() if name in row} for name in free]
 
