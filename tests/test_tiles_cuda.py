@@ -195,6 +195,14 @@ def test_bfloat16():
 
 @needs_toolchain
 @pytest.mark.slow
+def test_one_instruction_in_eight_multiplies_matrices():
+    made = kernel("attention", "float16")
+    executed = is_right(made, sized(made, m=64, l=512, k=128, j=128), (Mode(),)).counts.warps
+    assert sum(executed.values()) <= 8 * sum(count for opcode, count in executed.items() if opcode.startswith("mma."))
+
+
+@needs_toolchain
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [64, 128])
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_nothing_spills(columns, architecture):
