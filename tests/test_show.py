@@ -226,6 +226,13 @@ def test_a_guard_marks_the_lines_it_completes():
     assert "guards\n  ¹ w\n  ² a − a is 0\n  ³ 0 stays" in told
 
 
+@pytest.mark.parametrize("name", ["variance", "kl_softmax", "count_max", "softmax_entropy"])
+def test_every_guard_is_the_guard_of_some_line(name):
+    sections = show.text_sections(ra.fuse(ra.operators[name]).form)
+    others = "\n".join(line for title, lines in sections.items() if title != "guards" for line in lines)
+    assert sections["guards"] and all(f" {line[0]}" in others for line in sections["guards"])
+
+
 def test_the_text_has_a_section_for_everything_there_is():
     form = ra.fuse(ra.operators["layernorm_gemm"], prefer="raw").form
     told = str(form)

@@ -102,7 +102,8 @@ def _state(form: FusedForm, shown: Callable[[Expr], str]) -> Iterator[list[str]]
 
 
 def _outputs(form: FusedForm, names: Mapping[Expr, str]) -> list[tuple[str, str]]:
-    shown = (mathematics(output, names) for output in rules.outputs(form))
+    ends = " ".join(_digits(number) for number, guard in enumerate(form.guards, 1) if guard.operation == "finalize")
+    shown = (mathematics(output, names) + ("  " + ends if ends else "") for output in rules.outputs(form))
     return list(zip(output_names(form.outputs, form.axis), shown, strict=True))
 
 
