@@ -103,6 +103,16 @@ def test_what_is_rounding_on_either_side_is_no_error_and_all_else_is(dtype):
     assert error_of(made, one, [np.full(2, np.nan)]) == np.inf
 
 
+@pytest.mark.parametrize("value, right", [(np.inf, True), (-np.inf, False), (3.4e38, False), (np.nan, False)])
+def test_results_beyond_the_range_of_a_kernels_numbers_are_infinite(value, right):
+    """The product of three times 2^50 is no number of float32; sum, root mean square, range and midrange are."""
+    made = kernel("sample_summary")
+    binding = made.operator.bind(x=np.full((2, 3), 2.0**50))
+    total, _, *rest = reference(made.operator, binding)
+    outputs = [np.asarray(each, np.float32) for each in (total, np.full(2, value), *rest)]
+    assert (error_of(made, binding, outputs) <= limit(made)) == right
+
+
 @needs_toolchain
 def test_the_command_audits_draws_and_tells_by_its_exit_code(monkeypatch, capsys, tmp_path):
     found = audited(kernel("logsumexp"), (3,))

@@ -315,15 +315,23 @@ def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]
 
     Where rounding its inputs could move all of a value even in float64, nothing but rounding is left of it on either side, as
     of a single body's moment of inertia.  Then the limit stands for how far rounding can move it in the kernel's numbers.
+    What lies beyond their range, as a product of thousands may, has to be infinite.
     """
     with np.errstate(all="ignore"):
-        got, wanted = kernel.delivered(outputs), parts(reference(kernel.operator, binding))
+        got = kernel.delivered(outputs)
+        wanted = [_within_range(value, kernel.dtype) if own.dtype.kind == "f" else value for own, value in zip(got, parts(reference(kernel.operator, binding)), strict=True)]
         error, limit = distance(tuple(got), tuple(wanted)), limit_of(kernel)
         if limit < error < np.inf:
             double, own = (parts(error_bounds(kernel.operator, binding, 0.0, given=np.finfo(type_).eps / 2)) for type_ in ("f8", kernel.signature.real))
             units = [_size(moved) / limit if _size(least) > _size(value) else _size(value) for value, least, moved in zip(wanted, double, own, strict=True)]
             error = max(distance((a,), (b,)) * max(_size(b), TINY) / max(unit, TINY) for a, b, unit in zip(got, wanted, units, strict=True))
     return float(error)
+
+
+def _within_range(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Values as they are, but infinite where the nearest number of a dtype is."""
+    nearest = _representable(values, dtype)
+    return np.where(np.isinf(nearest), nearest, values)
 
 
 def _size(values: np.ndarray) -> float:
