@@ -10,7 +10,6 @@ AWAITED: dict[str, str] = {
     name: lacks
     for lacks, names in {
         _LABELS: "boyer_moore_majority",
-        "top-k over two axes at once": "moe_group_limited",
         _RANKED: "median_abs_deviation max_intersections interval_union_length",
         _PAIRS: "kendall_inversions energy_distance",
         _KEYS: "mode_unbounded n_unique lis_length",

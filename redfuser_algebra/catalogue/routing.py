@@ -39,6 +39,32 @@ def moe_sigmoid_bias_topk(x: "l", b: "l"):
     return 2.5 * kept / (ra.sum(kept, "t") + 1e-20), chosen
 
 
+def _limited(X):
+    s = plain.sigmoid(X)
+    groups = np.argsort(-np.sort(s, 1)[:, -2:].sum(1), kind="stable")[:2]
+    at = (groups[:, None] * X.shape[1] + np.arange(X.shape[1])).ravel()
+    at = at[np.argsort(-s.ravel()[at], kind="stable")[:4]]
+    return *s.ravel()[at] / s.ravel()[at].sum(), *at
+
+
+@entry(source="DeepSeek-V2 and V3 gates (group_limited_greedy, noaux_tc)", reason="topk-payload", words=12, shortest=2,
+       inputs=lambda rng, length: {"X": rng.standard_normal((length, 4))}, reference=_limited)
+def moe_group_limited(X: "l e"):
+    """s = σ(X); the 2 groups l whose two best experts e sum highest; of the 4 best experts in them s/Σ s, then l·E + e."""
+    s = ra.sigmoid(X)
+    second = ra.max(ra.where(ra.index("e") == ra.argmax(X, "e"), 0, s), "e")
+    kept = ra.argtopk(ra.max(s, "e") + second, "l", 2, name="b")
+    own, free, best, found = ra.take(X, kept, "l"), ra.index("e") >= 0, [], []
+    for _ in range(4):
+        left = ra.where(free, own, -np.inf)
+        in_group, highest = ra.argmax(left, "e"), ra.max(left, "e")
+        group = ra.argmax(highest, "b")
+        best.append(ra.sigmoid(ra.max(highest, "b")))
+        found.append(ra.take(kept * ra.size("e") + in_group, group, "b"))
+        free = free & ((ra.index("b") != group) | (ra.index("e") != in_group))
+    return *(w / sum(best) for w in best), *found
+
+
 def _switch(X):
     p = plain.softmax(X)
     chosen = np.eye(X.shape[1])[X.argmax(1)]

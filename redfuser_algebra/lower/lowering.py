@@ -55,6 +55,7 @@ def _check_words(form: FusedForm, ends: Sequence[Expr]) -> None:
     formulas = [*ends, *_formulas(form)]
     monoids = [c.monoid for c in form.state if c.monoid != "compose"] + [t.monoid for t in subterms(*formulas) if t.op == "reduce"]
     foreign = [m for m in monoids if m not in COMBINE and not (MONOIDS[m].indexed or MONOIDS[m].counted)]
+    foreign += [f"{t.monoid} over {t.axis}" for t in subterms(*formulas) if t.op == "reduce" and MONOIDS[t.monoid].counted and t.axis != form.axis]
     foreign += [t.op for t in subterms(*formulas) if t.op == "scan" or t.op in FUNCTIONS and (FUNCTIONS[t.op].source or FUNCTIONS[t.op].whole)]
     if foreign:
         raise LoweringError("a tile program", f"it has no loops for {foreign[0]}", "run the operator with NumPy")
