@@ -12,6 +12,7 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.cost import is_costly
 from redfuser_algebra.lower.functions import Function, Leaf, computed_in_single
+from redfuser_algebra.lower.precision import is_difference
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -64,7 +65,16 @@ class FormulaPrinter:
             sizes, leaves = {f"tile {axis}": "piece", f"start {axis}": "t0 + at"}, lambda term: _piece(leaf(term), axis)
         else:
             sizes, leaves = {f"tile {axis}": "n", f"start {axis}": "t0"}, leaf
-        return Function(name, leaves, sizes | self._copy_sizes(), wide, self.fixed, inverts=True)
+        function = Function(name, leaves, sizes | self._copy_sizes(), wide, self.fixed, inverts=True)
+        function.falls = self._falls
+        return function
+
+    def _falls(self, term: Expr) -> bool:
+        """Whether a term is an element less the largest of those seen, itself among them."""
+        if not is_difference(term):
+            return False
+        element, pivot = term.args[0], term.args[1].args[0] if term.args[1].op == "anchor" else term.args[1]
+        return pivot.op == "symbol" and any(u.name == pivot.name and u.monoid == "max" and u.lift is element and u.mask is None for u in self.program.updates)
 
     def _copy_sizes(self) -> dict[str, str]:
         return {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}

@@ -52,7 +52,7 @@ class Function:
     of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
     has one, instead of at the variable of its loop.  Where it is `ordered`, it goes from state to state and nothing is reordered.
     Loops over `short` axes are not worth vectors.  Where it `picks`, a sum of one element at a known place reads that alone.
-    `instructions` are templates of operations that the target has functions for.
+    `instructions` are templates of operations that the target has functions for; of a term that `falls` it has another exponential.
     """
 
     picks = True
@@ -62,6 +62,7 @@ class Function:
                  short: Collection[str] = ()) -> None:
         self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts, self.short = name, leaf, sizes, wide, fixed, inverts, short
         self.partial, self.ordered, self.guards = False, False, {}
+        self.falls: Callable[[Expr], bool] = lambda term: False
         self.nest = [Loop("")]
         self.places: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
@@ -168,7 +169,8 @@ class Function:
             return self._named(Code(f"{self.code(term.args[0]).to(type_).text} * {inverse.text}", type_, atom=False))
         if self.wide == "real" and is_difference(term) and self._varies(term):
             return self._named(self._difference(*map(self.code, term.args)))
-        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:]), own=self.instructions))
+        own = self.instructions | ({"exp": "decay{w}({0})"} if term.op == "exp" and self.falls(term.args[0]) else {})
+        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:]), own=own))
 
     def _difference(self, a: Code, b: Code) -> Code:
         """a − b, which no compiler may take apart; of an element and a pivot as exact as if that were an element."""
