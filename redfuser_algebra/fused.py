@@ -25,8 +25,6 @@ from redfuser_algebra.pipeline import decide as run_passes
 from redfuser_algebra.prove.certificate import Certificate, Heard, Progress, certify
 from redfuser_algebra.prove.export.proof_module import proof_module
 from redfuser_algebra.prove.proof import Proof, proved
-from redfuser_algebra.run.call import delivered
-from redfuser_algebra.run.calls import Calls
 from redfuser_algebra.run.cpu import is_worth_a_kernel
 from redfuser_algebra.run.cuda import CudaKernel, factors_of, format_of, made_cuda
 from redfuser_algebra.run.dask import run_dask
@@ -34,7 +32,9 @@ from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.export import exported_cpu, exported_cuda
 from redfuser_algebra.run.files import save_text
 from redfuser_algebra.run.kernel import Kernel, made_kernel
+from redfuser_algebra.run.laid_out import delivered
 from redfuser_algebra.run.reference import fused_by_chunks, reference
+from redfuser_algebra.run.repeated_calls import Calls
 from redfuser_algebra.run.stream import Stream
 from redfuser_algebra.run.tune import tune
 

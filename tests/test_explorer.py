@@ -15,7 +15,7 @@ import redfuser_algebra as ra
 from redfuser_algebra.discover import egraph
 from redfuser_algebra.explorer import cascade_tab, discovery_tab, operator_tab, session, update_tab
 from redfuser_algebra.language.expr import subterms
-from redfuser_algebra.run.call import environment_of
+from redfuser_algebra.run.laid_out import environment_of
 from redfuser_algebra.run.environment import Environment
 from redfuser_algebra.run.evaluate import evaluate
 from redfuser_algebra.run.state import lift

@@ -234,7 +234,7 @@ ALLOWED = [
     (imports_its_own_at_the_top, "run/cpu.py", "from ..lower import tile\ndef f():\n    import numba"),
     (imports_its_own_at_the_top, "__init__.py", "def __getattr__(n):\n    import_module('.pipeline', __name__)"),
     (names_what_it_imports, "run/cpu.py", "from math import exp"),
-    (has_a_name_that_says_something, "run/contract.py", ""),
+    (has_a_name_that_says_something, "run/contraction.py", ""),
     (module_is_short, "run/cpu.py", "\n" * MODULE_LINES),
     (functions_are_short, "run/cpu.py", source_of(FUNCTION_LINES)),
 ]

@@ -182,7 +182,7 @@ def test_two_outputs_do_not_share_memory():
 
 
 def test_no_more_is_remembered_than_fits(variance, monkeypatch):
-    monkeypatch.setattr("redfuser_algebra.run.calls.MOST", 3)
+    monkeypatch.setattr("redfuser_algebra.run.repeated_calls.MOST", 3)
     for length in range(2, 9):
         variance(np.arange(length, dtype=np.float32), backend="cpu")
     assert len(variance._calls.known) == 3

@@ -358,7 +358,7 @@ def test_other_source_is_another_module():
 
 def test_auto_compiles_where_the_work_is_worth_it_and_uses_what_is_compiled(monkeypatch):
     fused, asked = verdict("variance").fused, []
-    monkeypatch.setattr("redfuser_algebra.run.calls.attempted", lambda *given: asked.append(1))
+    monkeypatch.setattr("redfuser_algebra.run.repeated_calls.attempted", lambda *given: asked.append(1))
     monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(kernels, "_ran", set())
     monkeypatch.setenv("REDFUSER_CACHE_DIR", os.environ["REDFUSER_CACHE_DIR"] + "/empty")

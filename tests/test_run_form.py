@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import call, symbol
-from redfuser_algebra.run.call import environment_of
+from redfuser_algebra.run.laid_out import environment_of
 from redfuser_algebra.run.reference import cut, fused_by_chunks, fused_by_fold, fused_by_tree, reference
 from redfuser_algebra.run.state import finalize, identity, lift, merge
 from redfuser_algebra.run.tolerance import agree

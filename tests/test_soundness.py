@@ -13,7 +13,7 @@ from lowered import interpreted
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import define
 from redfuser_algebra.lower.lowering import lower
-from redfuser_algebra.run.call import environment_of
+from redfuser_algebra.run.laid_out import environment_of
 from redfuser_algebra.run.evaluate import Evaluation
 from redfuser_algebra.run.reference import fused_by_tree, reference
 

@@ -21,7 +21,7 @@ from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, displayed, element, formula, joined, table, titled
 from redfuser_algebra.language.latex import name_latex
 from redfuser_algebra.lower.kinds import natural_kinds
-from redfuser_algebra.run.call import environment_of
+from redfuser_algebra.run.laid_out import environment_of
 from redfuser_algebra.run.reference import cut
 from redfuser_algebra.run.state import State, lift, merge, merge_seen, pivots_of
 

@@ -25,9 +25,9 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.environment import Environment, stretched
 from redfuser_algebra.run.evaluate import Evaluation
+from redfuser_algebra.run.laid_out import environment_of, structured
 from redfuser_algebra.run.recurrence import state_symbol
 from redfuser_algebra.run.recurrence_bounds import online_bounds, ordered_bounds, scan_bound
 from redfuser_algebra.run.reduction_bounds import SMALLEST, WHOLE, Terms, distance

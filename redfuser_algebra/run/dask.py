@@ -17,9 +17,9 @@ from redfuser_algebra.language.binding import given_by_name, places, real_array,
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.run.call import environment_of
 from redfuser_algebra.run.dtypes import result_dtypes
 from redfuser_algebra.run.environment import Environment, taken_out
+from redfuser_algebra.run.laid_out import environment_of
 from redfuser_algebra.run.state import State, finalize, lift, mapped, merge
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, const
-from redfuser_algebra.run.contract import contracted
+from redfuser_algebra.run.contraction import contracted
 from redfuser_algebra.run.environment import Environment, stretched, whole_number
 from redfuser_algebra.run.recurrence import scanned, state_symbol
 from redfuser_algebra.run.reductions import reduced, winner, winners

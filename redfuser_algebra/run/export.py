@@ -23,8 +23,8 @@ from redfuser_algebra.lower.standalone.file_cpu import LIMITS, Export, file_text
 from redfuser_algebra.lower.standalone.file_cuda import CudaExport, cuda_text
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.call import environment_of
 from redfuser_algebra.run.evaluate import evaluate
+from redfuser_algebra.run.laid_out import environment_of
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm

@@ -13,9 +13,9 @@ from redfuser_algebra.lower.kinds import DTYPES, TYPES, natural_kinds, param_typ
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.calls import Calls
 from redfuser_algebra.run.cpu import chosen_schedule
 from redfuser_algebra.run.kernels import Compiled, kernel_for
+from redfuser_algebra.run.repeated_calls import Calls
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm

@@ -19,9 +19,9 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage import Variable
 from redfuser_algebra.lower.tile import TileProgram
-from redfuser_algebra.run.call import check_out, delivered, environment_of, structured
 from redfuser_algebra.run.environment import Environment, laid_out
 from redfuser_algebra.run.kernels import Compiled
+from redfuser_algebra.run.laid_out import check_out, delivered, environment_of, structured
 from redfuser_algebra.run.state import Held, State, finalize, merge
 from redfuser_algebra.run.threads import share_out, side_by_side
 

@@ -16,10 +16,10 @@ from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes
 from redfuser_algebra.run.environment import Environment, filled
 from redfuser_algebra.run.evaluate import evaluate
+from redfuser_algebra.run.laid_out import environment_of, structured
 from redfuser_algebra.run.state import State, advanced, finalize, identity, lift, mapped, merge
 
 if TYPE_CHECKING:

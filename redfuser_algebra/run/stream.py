@@ -13,9 +13,9 @@ from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.run import saved
-from redfuser_algebra.run.call import environment_of, structured
 from redfuser_algebra.run.dtypes import in_dtypes, result_dtypes, wider
 from redfuser_algebra.run.environment import Environment
+from redfuser_algebra.run.laid_out import environment_of, structured
 from redfuser_algebra.run.positions import Spans, joined_spans, moved, moves_freely
 from redfuser_algebra.run.reference import completed, has_maps
 from redfuser_algebra.run.state import State, advanced, identity, lift, mapped, merge
