@@ -223,5 +223,7 @@ def test_the_command_exports(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "out" / "variance_cpu.py").read_text(encoding="utf-8") == exported("variance")
     assert capsys.readouterr().out == "out/variance_cpu.py\n"
     assert status_of(["export", "quant_gemm"]) == 1 and "not fusable (rounding)" in capsys.readouterr().err
+    assert status_of(["export", "mean_absolute_deviation", "--passes", "-o", "out/"]) == 0
+    assert capsys.readouterr().out.split() == [f"out/mean_absolute_deviation_pass{number}_cpu.py" for number in (1, 2)]
     for words in (["export"], ["export", "variance", "--all"], ["export", "variance", "--certificates", "out", "--target", "abacus"]):
         assert status_of(words) == 2 and capsys.readouterr().err.startswith("redfuser: export")
