@@ -218,11 +218,12 @@ def test_missed_targets_are_listed():
     times = {"redfuser": [3.0], "torch.compile": [3.0], "reading alone": [1.5], "row sum": [2.0], "row sum, torch": [1.0]}
     targets = (Target(ROW_SUM, 1.15), Target(COMPILERS, 1.0), Target(COMPILERS, 1 / 2), Target(("NumPy",), 1.0))
     results = report.Results(2, 1, [Measured("w", (1,), {name: Timed(times=each) for name, each in times.items()}, targets)],
-                             [scaling.Length("v", 1 << 20, 10.0), scaling.Length("v", 1 << 21, 60.0)], [scaling.Compiled("v", 3.5, 0.1, 0.05, 0.1)])
+                             [scaling.Length(name, 1 << power, time) for name, power, time in (("v", 20, 10.0), ("v", 21, 60.0), (scaling.READING, 20, 10.0), (scaling.READING, 21, 30.0))],
+                             [scaling.Compiled("v", 3.5, 0.1, 0.05, 0.1)])
     assert report.missed(results) == [
         "w: ≤ 1.15 × row sum, measured 3.00; reading alone allows 1.50",
         "w: ≥ 2 × faster than the best of torch.compile, JAX jit, measured 1.00; reading alone allows 2.00",
-        "time linear in the length: an element takes 3.00 times as long at twice the length somewhere", "compiling v: ≤ 3 s, measured 3.50 s"]
+        "time linear in the length: an element takes 3.00 times as long at twice the length somewhere; where it is only read, 1.50", "compiling v: ≤ 3 s, measured 3.50 s"]
     assert report.summary(results) == "1 workloads: 1 of 3 targets met, 1 without a peer to compare with"
     head, (row,) = report.table(results.rows)
     assert dict(zip(head, row, strict=True)) == {
@@ -255,7 +256,7 @@ def test_levels_compute_the_same(redfuser, tmp_path):
 
 @pytest.mark.slow
 def test_lengths_and_first_calls():
-    assert [row.length for row in scaling.lengths(["variance"], [4, 6], 1)] == [16, 64]
+    assert [row.length for row in scaling.lengths(["variance", scaling.READING], [4, 6], 1)] == [16, 64] * 2
     (row,) = scaling.compiled(["variance"])
     assert 0 < row.start < row.warm and 0 < row.cold and 0 < row.imported
 

@@ -17,9 +17,11 @@ from statistics import median
 import numpy as np
 
 import redfuser_algebra as ra
+from redfuser_algebra.bench.workloads import total
 
 POWERS = range(10, 26)
-GROWING, COMPILED = ("variance", "logsumexp"), ("variance", "softmax", "layernorm", "moe_routing", "attention")
+READING = "reading alone"
+GROWING, COMPILED = ("variance", "logsumexp", READING), ("variance", "softmax", "layernorm", "moe_routing", "attention")
 COLD, WARM = 3.0, 0.3
 """Seconds that compiling a kernel may take, and loading it from the cache."""
 
@@ -64,7 +66,7 @@ def lengths(names: Iterable[str] = GROWING, powers: Iterable[int] = POWERS, runs
     powers = list(powers)
     x = np.random.default_rng(0).standard_normal(1 << max(powers), np.float32)
     for name in names:
-        fused = ra.fuse(ra.operators[name])
+        fused = ra.fuse(total if name == READING else ra.operators[name])
         for power in powers:
             part, times = x[:1 << power], []
             fused(part, backend="cpu")
@@ -75,9 +77,9 @@ def lengths(names: Iterable[str] = GROWING, powers: Iterable[int] = POWERS, runs
             yield Length(name, 1 << power, round(median(times), 2))
 
 
-def steepest(rows: Iterable[Length]) -> float:
-    """The largest growth of the time per element from one length to twice it, beyond 2¹⁶ elements."""
-    known = {(row.operator, row.length): row.microseconds for row in rows}
+def steepest(rows: Iterable[Length], reading: bool = False) -> float:
+    """The largest growth of the time per element from one length to twice it, beyond 2¹⁶ elements: of kernels, or of reading alone."""
+    known = {(row.operator, row.length): row.microseconds for row in rows if (row.operator == READING) == reading}
     pairs = [(known[name, length], known[name, 2 * length]) for name, length in known if (name, 2 * length) in known and length >= 1 << 16]
     return max((second / first / 2 for first, second in pairs), default=1.0)
 
