@@ -2,12 +2,13 @@
 
 import math
 import zlib
+from collections import OrderedDict
 
 import numpy as np
 import pytest
 from cuda_kernels import drawn_case, kernel
 
-from redfuser_algebra.ptx import execute, kept
+from redfuser_algebra.ptx import alike, execute, kept
 from redfuser_algebra.ptx.alike import unified
 from redfuser_algebra.ptx.compile import CompileError, Compiled, arguments, compiled, toolchain_missing, translated
 from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
@@ -156,6 +157,19 @@ def test_functions_that_files_write_alike_are_one(old, new, both):
         return names["added"], names["first"]
 
     assert tuple(a is b for a, b in zip(functions(FILE), functions(new + FILE if old == "" else FILE.replace(old, new)), strict=True)) == both
+
+
+@needs_toolchain
+def test_so_many_functions_are_remembered(monkeypatch):
+    """Those that are met again stay; what was forgotten is met as if for the first time."""
+    monkeypatch.setattr(alike, "MOST", 2)
+    monkeypatch.setattr(alike, "_MET", OrderedDict())
+    texts = [FILE.replace("x + number", f"x + number * {n % 4}") for n in range(5)]
+    files = [{} for _ in texts]
+    for text, names in zip(texts, files, strict=True):
+        exec(text, names)
+        unified(names["make"](1).py_func)
+    assert len(alike._MET) == 2 and files[0]["added"] is not files[4]["added"] and files[0]["added"] is not files[1]["added"]
 
 
 @needs_toolchain

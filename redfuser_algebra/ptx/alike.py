@@ -6,10 +6,14 @@ Most of a kernel's text is that of others, too: what loads a vector, what adds o
 from __future__ import annotations
 
 import dis
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from types import CodeType, FunctionType
 
-_MET: dict[Hashable, object] = {}
+MOST = 1000
+"""So many functions are remembered, of 1 MB or less each when they are compiled; those that were met again last the longest."""
+
+_MET: OrderedDict[Hashable, object] = OrderedDict()
 """What was met first, by how it is written."""
 
 
@@ -28,7 +32,13 @@ def _first(value: object) -> object:
     """What was met first of what is written like a device function or an intrinsic; other values are what they are."""
     options = getattr(value, "targetoptions", {})
     function = value.py_func if options.get("device") else getattr(value, "_defn", None)
-    return value if function is None else _MET.setdefault((type(value), repr(sorted(options.items())), unified(function)), value)
+    if function is None:
+        return value
+    key = type(value), repr(sorted(options.items())), unified(function)
+    first = _MET[key] = _MET.pop(key, value)
+    if len(_MET) > MOST:
+        _MET.popitem(last=False)
+    return first
 
 
 def _read(code: CodeType) -> list[str]:
