@@ -136,10 +136,11 @@ _SCORES_FULL = '''
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    left, right = i4(left + chunk_at(i4(lane >> 2), 0, width, 16)), i4(right + chunk_at(i4(2 * (lane & 3)), 0, width, tile))
     for k in range(4 * steps):
-        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
+        a, b = load_four(further(left, 0, k, width, 16)), load_four(further(left, 8, k, width, 16))
         for i in range(tile // 4):
-            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
+            c = load_four(further(right, 8 * (i // 2) + i % 2, k, width, tile))
             s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
             s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
 '''
@@ -148,15 +149,16 @@ _WEIGHTED_FULL = '''
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
     """o += p · right for `tile` rows at `right`; a weight comes from the lane that has it, then the next moves up to its place."""
+    right = i4(right + i4(chunk_at(0, i4((lane & 3) >> 1), width, tile) + i4((lane & 1) << 3)))
     for i in range(tile // 4):
         first, second = p[0, 0], p[1, 0]
         for k in range(tile // 4 - 1):
             p[0, k], p[1, k] = p[0, k + 1], p[1, k + 1]
         for quarter in range(4):
             a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            row = further(right, i4(8 * (i // 2) + 2 * quarter + i % 2), 0, width, tile)
             for n in range(columns // 8):
-                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
-                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                c, d = load_pair(further(row, 0, 2 * n, width, tile))
                 o[0, 2 * n] += a * c
                 o[0, 2 * n + 1] += a * d
                 o[1, 2 * n] += b * c
