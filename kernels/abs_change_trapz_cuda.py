@@ -314,7 +314,7 @@ def make(warps, stage, slots):
         cells_x = cuda.shared.array(room_x, f4)
         cells_t = cuda.shared.array(room_t, f4)
         seen, h1, h2, h3, h4, h5, h6, h7, h8, h9 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

@@ -102,7 +102,7 @@ def fold_0(x, n, real):
     wide_vectors()
     every = True
     some = False
-    v_n = real(inf)
+    n_ = real(inf)
     m = real(-inf)
     s = 0
     for i_l in range(n):
@@ -110,19 +110,19 @@ def fold_0(x, n, real):
         every = every & t1
         t2 = real(x[i_l]) > real(3.0)
         some = some | t2
-        v_n = smaller(v_n, real(x[i_l]))
+        n_ = smaller(n_, real(x[i_l]))
         m = larger(m, real(x[i_l]))
         t3 = real(x[i_l]) != real(0.0)
         t4 = 1 if t3 else 0
         s = s + t4
-    return every, some, v_n, m, s
+    return every, some, n_, m, s
 
 
 @njit(**PART)
-def finish(every, some, v_n, m, s):
+def finish(every, some, n_, m, s):
     out0 = every
     out1 = some
-    t1 = v_n == m
+    t1 = n_ == m
     out2 = t1
     out3 = s
     return out0, out1, out2, out3
@@ -137,7 +137,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3):
         b = rest
         every = b1(True)
         some = b1(False)
-        v_n = f8(inf)
+        n_ = f8(inf)
         m = f8((-inf))
         s = i8(0)
         for t0 in range(begin, end, tile):
@@ -147,10 +147,10 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3):
             r0, r1, r2, r3, r4 = fold_0(x_tile, n, f4)
             every = every & r0
             some = some | r1
-            v_n = smaller(v_n, f8(r2))
+            n_ = smaller(n_, f8(r2))
             m = larger(m, f8(r3))
             s = s + r4
-        out0[b], out1[b], out2[b], out3[b] = finish(every, some, v_n, m, s)
+        out0[b], out1[b], out2[b], out3[b] = finish(every, some, n_, m, s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -135,32 +135,34 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, every_old, some_old, v_n_old, m_old, s_old, ok, v_x):
+def fold(seen_old, every_old, some_old, n_old, m_old, s_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, every_old, some_old, v_n_old, m_old, s_old
+        return seen_old, every_old, some_old, n_old, m_old, s_old
     seen = i4(seen_old + many)
     every = every_old
     every_it = True
     some = some_old
     some_it = False
-    v_n = v_n_old
-    v_n_it = f4(inf)
+    n = n_old
+    n_it = f4(inf)
     m = m_old
     m_it = f4(-inf)
     s = s_old
     s_it = 0
     every_of = True
     some_of = False
-    v_n_of = f4(inf)
+    n_of = f4(inf)
     m_of = f4(-inf)
     s_of = 0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         every_of = every_of & (v_x[i_l] > f4(-3.0))
         some_of = some_of | (v_x[i_l] > f4(3.0))
-        v_n_of = smaller(v_n_of, v_x[i_l])
+        n_of = smaller(n_of, v_x[i_l])
         m_of = larger(m_of, v_x[i_l])
         s_of = s_of + (1 if v_x[i_l] != f4(0.0) else 0)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -168,8 +170,8 @@ def fold(seen_old, every_old, some_old, v_n_old, m_old, s_old, ok, v_x):
             every_of = True
             some_it = some_it | sel(ok[i_l], some_of, False)
             some_of = False
-            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
-            v_n_of = f4(inf)
+            n_it = smaller(n_it, sel(ok[i_l], n_of, f4(inf)))
+            n_of = f4(inf)
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
             s_it = s_it + sel(ok[i_l], s_of, 0)
@@ -177,21 +179,21 @@ def fold(seen_old, every_old, some_old, v_n_old, m_old, s_old, ok, v_x):
         unrolled()
     every = every & every_it
     some = some | some_it
-    v_n = smaller(v_n, f8(v_n_it))
+    n = smaller(n, f8(n_it))
     m = larger(m, f8(m_it))
     s = s + s_it
-    return seen, every, some, v_n, m, s
+    return seen, every, some, n, m, s
 
 
 @cuda.jit(device=True)
-def combine(seen_old, every_old, some_old, v_n_old, m_old, s_old, width):
+def combine(seen_old, every_old, some_old, n_old, m_old, s_old, width):
     seen = sum_over(seen_old, width)
     every = min_over(sel(every_old, i4(1), i4(0)), width) != 0
     some = max_over(sel(some_old, i4(1), i4(0)), width) != 0
-    v_n = smaller_over(v_n_old, width)
+    n = smaller_over(n_old, width)
     m = larger_over(m_old, width)
     s = sum_over(s_old, width)
-    return seen, every, some, v_n, m, s
+    return seen, every, some, n, m, s
 
 
 @cuda.jit(device=True)
@@ -205,8 +207,8 @@ def output_1(some):
 
 
 @cuda.jit(device=True)
-def output_2(v_n, m):
-    return v_n == m
+def output_2(n, m):
+    return n == m
 
 
 @cuda.jit(device=True)
@@ -215,8 +217,8 @@ def output_3(s):
 
 
 @cuda.jit(device=True)
-def finish(seen, every, some, v_n, m, s):
-    return output_0(every), output_1(some), output_2(v_n, m), output_3(s)
+def finish(seen, every, some, n, m, s):
+    return output_0(every), output_1(some), output_2(n, m), output_3(s)
 
 
 @cuda.jit(device=True)
@@ -241,7 +243,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_every, part_some, part_v_n, part_m, part_s, out_0, out_1, out_2, out_3):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_every, part_some, part_n, part_m, part_s, out_0, out_1, out_2, out_3):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -262,28 +264,28 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, every, some, v_n, m, s = i4(0), True, False, inf, (-inf), 0
-        first = 0
+        seen, every, some, n, m, s = i4(0), b1(True), b1(False), inf, (-inf), i8(0)
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, every, some, v_n, m, s = fold(seen, every, some, v_n, m, s, ok, v_x)
+            seen, every, some, n, m, s = fold(seen, every, some, n, m, s, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            every = sel(there, part_every[place], True)
-            some = sel(there, part_some[place], False)
-            v_n = sel(there, part_v_n[place], inf)
+            every = sel(there, part_every[place], b1(True))
+            some = sel(there, part_some[place], b1(False))
+            n = sel(there, part_n[place], inf)
             m = sel(there, part_m[place], (-inf))
-            s = sel(there, part_s[place], 0)
-        seen, every, some, v_n, m, s = combine(seen, every, some, v_n, m, s, 32)
+            s = sel(there, part_s[place], i8(0))
+        seen, every, some, n, m, s = combine(seen, every, some, n, m, s, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_every = cuda.shared.array(32, b1)
         shared_some = cuda.shared.array(32, b1)
-        shared_v_n = cuda.shared.array(32, f8)
+        shared_n = cuda.shared.array(32, f8)
         shared_m = cuda.shared.array(32, f8)
         shared_s = cuda.shared.array(32, i8)
         if not alone:
@@ -291,28 +293,28 @@ def make(warps, stage):
                 shared_seen[warp] = seen
                 shared_every[warp] = every
                 shared_some[warp] = some
-                shared_v_n[warp] = v_n
+                shared_n[warp] = n
                 shared_m[warp] = m
                 shared_s[warp] = s
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                every = sel(lane < warps, shared_every[lane % warps], True)
-                some = sel(lane < warps, shared_some[lane % warps], False)
-                v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
+                every = sel(lane < warps, shared_every[lane % warps], b1(True))
+                some = sel(lane < warps, shared_some[lane % warps], b1(False))
+                n = sel(lane < warps, shared_n[lane % warps], inf)
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                s = sel(lane < warps, shared_s[lane % warps], 0)
-                seen, every, some, v_n, m, s = combine(seen, every, some, v_n, m, s, warps)
+                s = sel(lane < warps, shared_s[lane % warps], i8(0))
+                seen, every, some, n, m, s = combine(seen, every, some, n, m, s, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_every[item * parts + part] = every
                 part_some[item * parts + part] = some
-                part_v_n[item * parts + part] = v_n
+                part_n[item * parts + part] = n
                 part_m[item * parts + part] = m
                 part_s[item * parts + part] = s
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3 = finish(seen, every, some, v_n, m, s)
+            result_0, result_1, result_2, result_3 = finish(seen, every, some, n, m, s)
             if live and thread == 0:
                 out_0[item] = result_0
                 out_1[item] = result_1

@@ -425,7 +425,7 @@ def make(warps, stage, slots, n_c):
             s3[word] = 0.0
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -208,6 +208,8 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6
     s4_of = 0
     s5_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t1 = v_g[i_l] == f4(0.0)
         any1_of = any1_of | t1
         s_of = s_of + sel(t1, 1, 0)
@@ -251,6 +253,8 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, any2_old, s4_old, s5_old, s6
     s6_of = 0.0
     s7_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = f8(v_x[i_l]) - t4
         s6_of = s6_of + sel(v_g[i_l] == f4(0.0), t5 * t5, 0.0)
         t9 = f8(v_x[i_l]) - t8
@@ -377,8 +381,8 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_g = cuda.local.array(SLOTS, f4)
-        seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = i4(0), False, 0, 0.0, 0.0, False, 0, 0.0, 0.0, 0.0
-        first = 0
+        seen, any1, s, s2, s3, any2, s4, s5, s6, s7 = i4(0), b1(False), i8(0), 0.0, 0.0, b1(False), i8(0), 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
@@ -389,12 +393,12 @@ def make(warps, stage):
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], False)
-            s = sel(there, part_s[place], 0)
+            any1 = sel(there, part_any1[place], b1(False))
+            s = sel(there, part_s[place], i8(0))
             s2 = sel(there, part_s2[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
-            any2 = sel(there, part_any2[place], False)
-            s4 = sel(there, part_s4[place], 0)
+            any2 = sel(there, part_any2[place], b1(False))
+            s4 = sel(there, part_s4[place], i8(0))
             s5 = sel(there, part_s5[place], 0.0)
             s6 = sel(there, part_s6[place], 0.0)
             s7 = sel(there, part_s7[place], 0.0)
@@ -424,12 +428,12 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
-                s = sel(lane < warps, shared_s[lane % warps], 0)
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
+                s = sel(lane < warps, shared_s[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                any2 = sel(lane < warps, shared_any2[lane % warps], False)
-                s4 = sel(lane < warps, shared_s4[lane % warps], 0)
+                any2 = sel(lane < warps, shared_any2[lane % warps], b1(False))
+                s4 = sel(lane < warps, shared_s4[lane % warps], i8(0))
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
                 s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)

@@ -105,7 +105,7 @@ def comes_first(context, value, best, at):
 
 
 @njit(**LOOP)
-def best_i(v_i, v_i_value, x, start, n):
+def best_i(i_, i_value, x, start, n):
     wide_vectors()
     for i0 in range(0, n, 256):
         nb = 256 if i0 + 256 < n else n - i0
@@ -113,12 +113,12 @@ def best_i(v_i, v_i_value, x, start, n):
         for i in range(nb):
             i_l = i0 + i
             r0 = larger(r0, x[np.uint64(i_l)])
-        if comes_first(f8(r0), v_i_value, v_i):
+        if comes_first(f8(r0), i_value, i_):
             for i in range(nb):
                 i_l = i0 + i
-                if comes_first(f8(x[np.uint64(i_l)]), v_i_value, v_i):
-                    v_i, v_i_value = (start + i_l), f8(x[np.uint64(i_l)])
-    return v_i, v_i_value
+                if comes_first(f8(x[np.uint64(i_l)]), i_value, i_):
+                    i_, i_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return i_, i_value
 
 
 @njit(**LOOP)
@@ -139,8 +139,8 @@ def best_j(j, j_value, x, start, n):
 
 
 @njit(**PART)
-def finish(v_i, j):
-    out0 = v_i
+def finish(i_, j):
+    out0 = i_
     out1 = j
     return out0, out1
 
@@ -152,17 +152,17 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
     for item in range(first, last):
         rest = item
         b = rest
-        v_i = i8(-1)
-        v_i_value = f8(-inf)
+        i_ = i8(-1)
+        i_value = f8(-inf)
         j = i8(-1)
         j_value = f8(inf)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            v_i, v_i_value = best_i(v_i, v_i_value, x_tile, t0, n)
+            i_, i_value = best_i(i_, i_value, x_tile, t0, n)
             j, j_value = best_j(j, j_value, x_tile, t0, n)
-        out0[b], out1[b] = finish(v_i, j)
+        out0[b], out1[b] = finish(i_, j)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

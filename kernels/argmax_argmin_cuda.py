@@ -68,6 +68,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -82,14 +98,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
@@ -107,37 +124,44 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, ok, v_x, at):
+def fold(seen_old, i_old, i_value_old, j_old, j_value_old, ok, v_x, at):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, v_i_old, v_i_value_old, j_old, j_value_old
+        return seen_old, i_old, i_value_old, j_old, j_value_old
     seen = i4(seen_old + many)
-    v_i = v_i_old
-    v_i_value = v_i_value_old
+    i = i_old
+    i_value = i_value_old
+    i_at, i_it = i4(-1), f4(0.0)
     j = j_old
     j_value = j_value_old
+    j_at, j_it = i4(-1), f4(0.0)
     for i_l in range(SLOTS):
-        v_i_it = ok[i_l] and comes_first(f8(v_x[i_l]), v_i_value, at[i_l], v_i)
-        v_i_value = sel(v_i_it, f8(v_x[i_l]), v_i_value)
-        v_i = sel(v_i_it, i8(at[i_l]), v_i)
-        j_it = ok[i_l] and comes_first(-f8(v_x[i_l]), -j_value, at[i_l], j)
-        j_value = sel(j_it, f8(v_x[i_l]), j_value)
-        j = sel(j_it, i8(at[i_l]), j)
-    return seen, v_i, v_i_value, j, j_value
+        if i_l == TILE and (not ok[TILE]):
+            break
+        ahead = ok[i_l] & ((i_at < 0) | beats(v_x[i_l], i_it) | (i_l == TILE) & comes_first(v_x[i_l], i_it, i4(at[i_l]), i_at))
+        i_it, i_at = sel(ahead, v_x[i_l], i_it), sel(ahead, i4(at[i_l]), i_at)
+        ahead = ok[i_l] & ((j_at < 0) | beats(-v_x[i_l], -j_it) | (i_l == TILE) & comes_first(-v_x[i_l], -j_it, i4(at[i_l]), j_at))
+        j_it, j_at = sel(ahead, v_x[i_l], j_it), sel(ahead, i4(at[i_l]), j_at)
+        unrolled()
+    ahead = (i_at >= 0) & comes_first(f8(i_it), i_value, i_at, i)
+    i_value, i = sel(ahead, f8(i_it), i_value), sel(ahead, i8(i_at), i)
+    ahead = (j_at >= 0) & comes_first(-f8(j_it), -j_value, j_at, j)
+    j_value, j = sel(ahead, f8(j_it), j_value), sel(ahead, i8(j_at), j)
+    return seen, i, i_value, j, j_value
 
 
 @cuda.jit(device=True)
-def combine(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, width):
+def combine(seen_old, i_old, i_value_old, j_old, j_value_old, width):
     seen = sum_over(seen_old, width)
-    v_i, v_i_value = v_i_old, v_i_value_old
+    i, i_value = i_old, i_value_old
     for step in range(5):
         by = width >> step + 1
         if by > 0:
-            v_i_b, v_i_value_b = cuda.shfl_xor_sync(4294967295, v_i, by), cuda.shfl_xor_sync(4294967295, v_i_value, by)
-            v_i_it = v_i_b >= 0 and comes_first(v_i_value_b, v_i_value, v_i_b, v_i)
-            v_i, v_i_value = sel(v_i_it, v_i_b, v_i), sel(v_i_it, v_i_value_b, v_i_value)
+            i_b, i_value_b = cuda.shfl_xor_sync(4294967295, i, by), cuda.shfl_xor_sync(4294967295, i_value, by)
+            i_it = i_b >= 0 and comes_first(i_value_b, i_value, i_b, i)
+            i, i_value = sel(i_it, i_b, i), sel(i_it, i_value_b, i_value)
     j, j_value = j_old, j_value_old
     for step in range(5):
         by = width >> step + 1
@@ -145,12 +169,12 @@ def combine(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, width):
             j_b, j_value_b = cuda.shfl_xor_sync(4294967295, j, by), cuda.shfl_xor_sync(4294967295, j_value, by)
             j_it = j_b >= 0 and comes_first(-j_value_b, -j_value, j_b, j)
             j, j_value = sel(j_it, j_b, j), sel(j_it, j_value_b, j_value)
-    return seen, v_i, v_i_value, j, j_value
+    return seen, i, i_value, j, j_value
 
 
 @cuda.jit(device=True)
-def output_0(v_i):
-    return v_i
+def output_0(i):
+    return i
 
 
 @cuda.jit(device=True)
@@ -159,8 +183,8 @@ def output_1(j):
 
 
 @cuda.jit(device=True)
-def finish(seen, v_i, v_i_value, j, j_value):
-    return output_0(v_i), output_1(j)
+def finish(seen, i, i_value, j, j_value):
+    return output_0(i), output_1(j)
 
 
 @cuda.jit(device=True)
@@ -185,7 +209,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_v_i, part_v_i_value, part_j, part_j_value, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_i, part_i_value, part_j, part_j_value, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -206,52 +230,52 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, v_i, v_i_value, j, j_value = i4(0), -1, -inf, -1, inf
-        first = 0
+        seen, i, i_value, j, j_value = i4(0), i8(-1), -inf, i8(-1), inf
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, v_i, v_i_value, j, j_value = fold(seen, v_i, v_i_value, j, j_value, ok, v_x, at)
+            seen, i, i_value, j, j_value = fold(seen, i, i_value, j, j_value, ok, v_x, at)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            v_i = sel(there, part_v_i[place], -1)
-            v_i_value = sel(there, part_v_i_value[place], -inf)
-            j = sel(there, part_j[place], -1)
+            i = sel(there, part_i[place], i8(-1))
+            i_value = sel(there, part_i_value[place], -inf)
+            j = sel(there, part_j[place], i8(-1))
             j_value = sel(there, part_j_value[place], inf)
-        seen, v_i, v_i_value, j, j_value = combine(seen, v_i, v_i_value, j, j_value, 32)
+        seen, i, i_value, j, j_value = combine(seen, i, i_value, j, j_value, 32)
         shared_seen = cuda.shared.array(32, i4)
-        shared_v_i = cuda.shared.array(32, i8)
-        shared_v_i_value = cuda.shared.array(32, f8)
+        shared_i = cuda.shared.array(32, i8)
+        shared_i_value = cuda.shared.array(32, f8)
         shared_j = cuda.shared.array(32, i8)
         shared_j_value = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_v_i[warp] = v_i
-                shared_v_i_value[warp] = v_i_value
+                shared_i[warp] = i
+                shared_i_value[warp] = i_value
                 shared_j[warp] = j
                 shared_j_value[warp] = j_value
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                v_i = sel(lane < warps, shared_v_i[lane % warps], -1)
-                v_i_value = sel(lane < warps, shared_v_i_value[lane % warps], -inf)
-                j = sel(lane < warps, shared_j[lane % warps], -1)
+                i = sel(lane < warps, shared_i[lane % warps], i8(-1))
+                i_value = sel(lane < warps, shared_i_value[lane % warps], -inf)
+                j = sel(lane < warps, shared_j[lane % warps], i8(-1))
                 j_value = sel(lane < warps, shared_j_value[lane % warps], inf)
-                seen, v_i, v_i_value, j, j_value = combine(seen, v_i, v_i_value, j, j_value, warps)
+                seen, i, i_value, j, j_value = combine(seen, i, i_value, j, j_value, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_v_i[item * parts + part] = v_i
-                part_v_i_value[item * parts + part] = v_i_value
+                part_i[item * parts + part] = i
+                part_i_value[item * parts + part] = i_value
                 part_j[item * parts + part] = j
                 part_j_value[item * parts + part] = j_value
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, v_i, v_i_value, j, j_value)
+            result_0, result_1 = finish(seen, i, i_value, j, j_value)
             if live and thread == 0:
                 out_0[item] = result_0
                 out_1[item] = result_1

@@ -347,7 +347,7 @@ def make(warps, stage, slots, n_d, n_v):
     words_q2 = n_d
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(q1, s_q1, q2, s_q2, K1, s_K1, K2, s_K2, vV, s_V, lam, s_lam, n_l, items, parts, piece, part_seen, part_m, part_m2, part_s2, part_s4, part_s, part_s3, out_0):
+    def kernel(q1, s_q1, q2, s_q2, K1, s_K1, K2, s_K2, V, s_V, lam, s_lam, n_l, items, parts, piece, part_seen, part_m, part_m2, part_s2, part_s4, part_s, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -367,7 +367,7 @@ def make(warps, stage, slots, n_d, n_v):
         o_K2 = rest * s_K2
         p_K2 = address(K2) + o_K2 * SIZE
         o_V = rest * s_V
-        p_V = address(vV) + o_V * SIZE
+        p_V = address(V) + o_V * SIZE
         o_lam = rest * s_lam
         p_lam = address(lam) + o_lam * SIZE
         x_lam = load_one(p_lam, 1)
@@ -393,7 +393,7 @@ def make(warps, stage, slots, n_d, n_v):
             s[word] = f4(0.0)
         for word in range(words_s3):
             s3[word] = f4(0.0)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

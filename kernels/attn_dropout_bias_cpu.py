@@ -172,8 +172,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -181,17 +181,22 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
+
+
+exp4, decay4 = _exp4(89.0), _exp4(None)
 
 
 def _extreme(name):
@@ -407,14 +412,14 @@ def make_S1(S1, q, K, n_d, n):
 
 
 @njit(**LOOP)
-def fold_0(n_d, S1, v_b, n):
+def fold_0(n_d, S1, b_, n):
     wide_vectors()
     m = f4(-inf)
     t1 = np.sqrt(f8(n_d))
     t2 = 1.0 / t1
     for i_l in range(n):
         t3 = S1[i_l] * f4(t2)
-        t4 = t3 + v_b[i_l]
+        t4 = t3 + b_[i_l]
         m = larger(m, t4)
     return m
 
@@ -442,7 +447,7 @@ def rebase_1_b(s1, old_m, m, n_v):
 
 
 @njit(**LOOP)
-def fold_1(n_d, S1, v_b, m, keep, P1, n):
+def fold_1(n_d, S1, b_, m, keep, P1, n):
     wide_vectors()
     s = f4(0.0)
     t1 = np.sqrt(f8(n_d))
@@ -450,9 +455,9 @@ def fold_1(n_d, S1, v_b, m, keep, P1, n):
     t5 = anchored(m)
     for i_l in range(n):
         t3 = S1[i_l] * f4(t2)
-        t4 = t3 + v_b[i_l]
+        t4 = t3 + b_[i_l]
         t6 = t4 - f4(t5)
-        t7 = exp4(t6)
+        t7 = decay4(t6)
         s = s + t7
         t8 = t7 * keep[i_l]
         P1[i_l] = t8
@@ -502,7 +507,7 @@ def finish_b(s1, m, n_v, s2, s, out0):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_b, v_b, b_keep, keep, n_d, n_l, n_v, out0):
+def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_b, b_, b_keep, keep, n_d, n_l, n_v, out0):
     wide_vectors()
     s1 = empty((n_v,), f4)
     s2 = empty((n_v,), f4)
@@ -521,19 +526,19 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_b, v_b, b_keep, ke
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             K_tile = K[b_K[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             keep_tile = keep[b_keep[b], t0:t0 + n]
             V_tile = V[b_V[b], t0:t0 + n]
             S1 = shaped(S1_all, (n,))
             P1 = shaped(P1_all, (1, n))
             make_S1(S1, q[b_q[b]], K_tile, n_d, n)
             old_m = m
-            r0 = fold_0(n_d, S1, v_b_tile, n)
+            r0 = fold_0(n_d, S1, b_tile, n)
             m = larger(m, f8(r0))
             if t0 > begin:
                 s = rebase_1(old_m, m, s)
                 rebase_1_b(s1, old_m, m, n_v)
-            r0 = fold_1(n_d, S1, v_b_tile, m, keep_tile, P1[0], n)
+            r0 = fold_1(n_d, S1, b_tile, m, keep_tile, P1[0], n)
             s = s + f8(r0)
             multiply(P1, V_tile, b1(False), panel, shaped(s1, (1, n_v)))
         s = finish(m, s)
@@ -541,11 +546,11 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, b_b, v_b, b_keep, ke
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, b_b, v_b, b_keep, keep, n_d, n_l, n_v, out0):
+def kernel(threads, items, tile, block, b_q, q, b_K, K, b_V, V, b_b, b_, b_keep, keep, n_d, n_l, n_v, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_K, K, b_V, V, b_b, v_b, b_keep, keep, n_d, n_l, n_v, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_q, q, b_K, K, b_V, V, b_b, b_, b_keep, keep, n_d, n_l, n_v, out0)
 
 
 def fitted(arrays, inputs, dtypes):

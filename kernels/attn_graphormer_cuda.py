@@ -131,15 +131,22 @@ def chunk_at(row, chunk, width, height):
     return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
 
 @cuda.jit(device=True, forceinline=True)
+def further(place, rows, chunks, width, height):
+    """So many rows and chunks further on, if both have no bits in common with the row and the chunk at `place`: where these are known, so is the distance."""
+    distance = chunk_at(rows, chunks, width, height)
+    return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
     """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))
+    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
+    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
     for panel in range(width // 128):
         chunk = i4((thread & 7) + 8 * panel)
-        there = chunk * CHUNK < columns
+        there = i4(chunk * CHUNK) < columns
         for i in range(height * 8 // threads):
-            row = i4(first + i * (threads // 8))
-            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
+            row = i4(first + i4(i * (threads // 8)))
+            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
             if vector:
                 copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
@@ -161,25 +168,27 @@ def keep_chunk(place, v):
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    left, right = i4(left + chunk_at(i4(lane >> 2), 0, width, 16)), i4(right + chunk_at(i4(2 * (lane & 3)), 0, width, tile))
     for k in range(4 * steps):
-        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
+        a, b = load_four(further(left, 0, k, width, 16)), load_four(further(left, 8, k, width, 16))
         for i in range(tile // 4):
-            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
+            c = load_four(further(right, 8 * (i // 2) + i % 2, k, width, tile))
             s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
             s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
 
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
     """o += p · right for `tile` rows at `right`; a weight comes from the lane that has it, then the next moves up to its place."""
+    right = i4(right + i4(chunk_at(0, i4((lane & 3) >> 1), width, tile) + i4((lane & 1) << 3)))
     for i in range(tile // 4):
         first, second = p[0, 0], p[1, 0]
         for k in range(tile // 4 - 1):
             p[0, k], p[1, k] = p[0, k + 1], p[1, k + 1]
         for quarter in range(4):
             a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            row = further(right, i4(8 * (i // 2) + 2 * quarter + i % 2), 0, width, tile)
             for n in range(columns // 8):
-                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
-                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                c, d = load_pair(further(row, 0, 2 * n, width, tile))
                 o[0, 2 * n] += a * c
                 o[0, 2 * n + 1] += a * d
                 o[1, 2 * n] += b * c
@@ -262,9 +271,9 @@ def make(stage, warps, TILE, vector, n_d, n_b, n_v):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread, dist, o_dist, n_b):
-        load_tile(to + AT_K, p_K + t0 * n_d * SIZE, n_d * SIZE, n_l - t0, n_d - 0, TILE, WIDTH_K, vector, thread, THREADS)
+        load_tile(to + AT_K, p_K + t0 * n_d * SIZE, n_d * SIZE, i4(n_l - t0), n_d - 0, TILE, WIDTH_K, vector, thread, THREADS)
         make_right_S2(to + AT_right_S2, t0, thread, n_l, dist, o_dist, n_b)
-        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, n_l - t0, n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
+        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m, held_s2, n_d, S1, S2, n_l, first_l, p_s, o_s):
@@ -416,7 +425,7 @@ def make(stage, warps, TILE, vector, n_d, n_b, n_v):
                 cuda.syncthreads()
                 tile = shared + STAGES + half * STAGE
                 first_l = i4(t0 + lane % 4 * 2)
-                many = i4(min(TILE, n_l - t0))
+                many = min(i4(TILE), i4(n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 for r in range(2):
                     for i in range(COLUMNS):
@@ -424,7 +433,7 @@ def make(stage, warps, TILE, vector, n_d, n_b, n_v):
                         S2[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
                 multiply_rows(shared + AT_table + warp * 16 * WIDTH_table, tile + AT_right_S2, lane, -(-n_b // 16), WIDTH_table, TILE, S2)
-                if t0 + TILE <= n_l:
+                if many == TILE:
                     fold(True, held_m, held_s2, n_d, S1, S2, n_l, first_l, p_s, o_s)
                 else:
                     fold(False, held_m, held_s2, n_d, S1, S2, n_l, first_l, p_s, o_s)

@@ -126,8 +126,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -135,36 +135,46 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
 
 
-@intrinsic
-def exp8(context, x):
-    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(64)
-        near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
-        p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
-                                     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
-                                     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
-        p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
-        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
-        half = builder.ashr(k, integer(1))
-        for part in (half, builder.sub(k, half)):
-            power = builder.shl(builder.add(part, integer(1023)), integer(52))
-            p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-        return p
-    return types.float64(types.float64), emit
+exp4, decay4 = _exp4(89.0), _exp4(None)
+
+
+def _exp8(most):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, beyond `most` it is inf, underflow is gradual."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(64)
+            near, r = _reduced(builder, args[0], -746.0, most, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+            p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                         2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                         0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+            p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+            k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+            half = builder.ashr(k, integer(1))
+            for part in (half, builder.sub(k, half)):
+                power = builder.shl(builder.add(part, integer(1023)), integer(52))
+                p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+            return p
+        return types.float64(types.float64), emit
+    return exp
+
+
+exp8, decay8 = _exp8(710.0), _exp8(None)
 
 
 def _extreme(name):
@@ -211,28 +221,25 @@ def fold_0b(K, s2, n_d, n):
 
 
 @njit(**PART)
-def finish(out0, q, s, n_d, s2, n_v):
+def finish(H1, q, n_d, out0, s, s2, n_v):
+    for i_d in range(n_d):
+        t1 = f8(q[i_d]) > 0.0
+        t2 = f8(q[i_d]) + 1.0
+        t3 = smaller(f8(q[i_d]), 0.0)
+        t4 = exp8(t3)
+        t5 = t2 if t1 else t4
+        H1[i_d] = t5
     t8 = 0.0
     for i_d in range(n_d):
-        t9 = f8(q[i_d]) > 0.0
-        t10 = f8(q[i_d]) + 1.0
-        t11 = smaller(f8(q[i_d]), 0.0)
-        t12 = exp8(t11)
-        t13 = t10 if t9 else t12
-        t14 = t13 * s2[i_d]
-        t8 = t8 + t14
+        t9 = H1[i_d] * s2[i_d]
+        t8 = t8 + t9
     for i_v in range(n_v):
-        t1 = 0.0
+        t6 = 0.0
         for i_d in range(n_d):
-            t2 = f8(q[i_d]) > 0.0
-            t3 = f8(q[i_d]) + 1.0
-            t4 = smaller(f8(q[i_d]), 0.0)
-            t5 = exp8(t4)
-            t6 = t3 if t2 else t5
-            t7 = t6 * s[i_v, i_d]
-            t1 = t1 + t7
-        t15 = t1 / t8
-        out0[i_v] = f4(t15)
+            t7 = H1[i_d] * s[i_v, i_d]
+            t6 = t6 + t7
+        t10 = t6 / t8
+        out0[i_v] = f4(t10)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -240,6 +247,7 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
     wide_vectors()
     s = empty((n_v, n_d,), f8)
     s2 = empty((n_d,), f8)
+    H1 = empty((n_d,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -253,7 +261,7 @@ def sweep(first, last, tile, block, b_q, q, b_K, K, b_V, V, n_d, n_l, n_v, out0)
             K_tile = K[b_K[b], t0:t0 + n]
             fold_0a(V_tile, K_tile, s, n_d, n_v, n)
             fold_0b(K_tile, s2, n_d, n)
-        finish(out0[b], q[b_q[b]], s, n_d, s2, n_v)
+        finish(H1, q[b_q[b]], n_d, out0[b], s, s2, n_v)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -210,7 +210,7 @@ def make(warps, stage, slots, n_d, n_v):
     words_q = n_d
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(q, s_q, vK, s_K, vV, s_V, n_l, items, parts, piece, part_seen, part_s, part_s2, out_0):
+    def kernel(q, s_q, K, s_K, V, s_V, n_l, items, parts, piece, part_seen, part_s, part_s2, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -224,9 +224,9 @@ def make(warps, stage, slots, n_d, n_v):
         o_q = rest * s_q
         p_q = address(q) + o_q * SIZE
         o_K = rest * s_K
-        p_K = address(vK) + o_K * SIZE
+        p_K = address(K) + o_K * SIZE
         o_V = rest * s_V
-        p_V = address(vV) + o_V * SIZE
+        p_V = address(V) + o_V * SIZE
         cells_q = cuda.shared.array(words_q, f4)
         for word in range(thread, words_q, span):
             cells_q[word] = load_one(p_q + word * SIZE, 1)
@@ -243,7 +243,7 @@ def make(warps, stage, slots, n_d, n_v):
             s[word] = 0.0
         for word in range(words_s2):
             s2[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

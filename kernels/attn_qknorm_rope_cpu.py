@@ -182,8 +182,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -191,17 +191,22 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
+
+
+exp4, decay4 = _exp4(89.0), _exp4(None)
 
 
 def _extreme(name):

@@ -224,8 +224,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -233,36 +233,46 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
 
 
-@intrinsic
-def exp8(context, x):
-    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(64)
-        near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
-        p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
-                                     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
-                                     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
-        p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
-        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
-        half = builder.ashr(k, integer(1))
-        for part in (half, builder.sub(k, half)):
-            power = builder.shl(builder.add(part, integer(1023)), integer(52))
-            p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-        return p
-    return types.float64(types.float64), emit
+exp4, decay4 = _exp4(89.0), _exp4(None)
+
+
+def _exp8(most):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, beyond `most` it is inf, underflow is gradual."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(64)
+            near, r = _reduced(builder, args[0], -746.0, most, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+            p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                         2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                         0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+            p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+            k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+            half = builder.ashr(k, integer(1))
+            for part in (half, builder.sub(k, half)):
+                power = builder.shl(builder.add(part, integer(1023)), integer(52))
+                p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+            return p
+        return types.float64(types.float64), emit
+    return exp
+
+
+exp8, decay8 = _exp8(710.0), _exp8(None)
 
 
 def _extreme(name):
@@ -557,7 +567,7 @@ def fold_1d(n_d, S1, m, n):
 
 
 @njit(**PART)
-def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s3, out1):
+def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, H1, q, out0, s3, out1):
     seldom()
     for i_t in range(n_t):
         t1 = 0.0
@@ -615,55 +625,51 @@ def finish(s1, pos, n_t__1, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0, q, s
                     t29 = s5[i_t__1, i_b, i_v] if t28 else f8(0)
                     t27 = t27 + t29
                 s2[i_t, i_b, i_v] = t27
-    t34 = np.sqrt(f8(n_d))
-    t36 = (-inf)
+    t32 = np.sqrt(f8(n_d))
+    t34 = (-inf)
     for i_t in range(n_t):
-        t37 = (-inf)
+        t35 = (-inf)
         for i_b in range(n_b):
-            t38 = 0.0
+            t36 = 0.0
             for i_d in range(n_d):
-                t39 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                t38 = t38 + t39
-            t40 = t38 / t34
-            t37 = larger(t37, t40)
-        t36 = larger(t36, t37)
+                t37 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t36 = t36 + t37
+            t38 = t36 / t32
+            t35 = larger(t35, t38)
+        t34 = larger(t34, t35)
+    for i_t in range(n_t):
+        for i_b in range(n_b):
+            t30 = 0.0
+            for i_d in range(n_d):
+                t31 = f8(q[i_d]) * s[i_t, i_b, i_d]
+                t30 = t30 + t31
+            t33 = t30 / t32
+            t39 = t33 - t34
+            t40 = exp8(t39)
+            H1[i_t, i_b] = t40
     t44 = 0.0
     for i_t in range(n_t):
         t45 = 0.0
         for i_b in range(n_b):
-            t46 = 0.0
-            for i_d in range(n_d):
-                t47 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                t46 = t46 + t47
-            t48 = t46 / t34
-            t49 = t48 - t36
-            t50 = exp8(t49)
-            t45 = t45 + t50
+            t45 = t45 + H1[i_t, i_b]
         t44 = t44 + t45
     for i_v in range(n_v):
-        t30 = 0.0
+        t41 = 0.0
         for i_t in range(n_t):
-            t31 = 0.0
+            t42 = 0.0
             for i_b in range(n_b):
-                t32 = 0.0
-                for i_d in range(n_d):
-                    t33 = f8(q[i_d]) * s[i_t, i_b, i_d]
-                    t32 = t32 + t33
-                t35 = t32 / t34
-                t41 = t35 - t36
-                t42 = exp8(t41)
-                t43 = t42 * s2[i_t, i_b, i_v]
-                t31 = t31 + t43
-            t30 = t30 + t31
-        t51 = t30 / t44
-        out0[i_v] = f4(t51)
-    t52 = 1.0 / f8(n_b)
+                t43 = H1[i_t, i_b] * s2[i_t, i_b, i_v]
+                t42 = t42 + t43
+            t41 = t41 + t42
+        t46 = t41 / t44
+        out0[i_v] = f4(t46)
+    t47 = 1.0 / f8(n_b)
     for i_v in range(n_v):
-        t53 = t52 * s6[i_v]
-        s3[i_v] = t53
+        t48 = t47 * s6[i_v]
+        s3[i_v] = t48
     for i_v in range(n_v):
-        t54 = s3[i_v] / s4
-        out1[i_v] = f4(t54)
+        t49 = s3[i_v] / s4
+        out1[i_v] = f4(t49)
     return s4
 
 
@@ -685,6 +691,7 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
     S2_all = empty((tile * n_v,), f4)
     lanes4 = empty((64,), f4)
     keys4 = empty((64,), i4)
+    H1 = empty((n_t, n_b,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -726,7 +733,7 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
             fold_1c(n_d, S1, m, S2, s6, n_v, n)
             r0 = fold_1d(n_d, S1, m, n)
             s4 = s4 + f8(r0)
-        s4 = finish(s1, pos, n_t, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, out0[b], q[b_q[b]], s3, out1[b])
+        s4 = finish(s1, pos, n_t, n_d, n_b, n_t, s5, n_v, s6, m, s4, s, s2, H1, q[b_q[b]], out0[b], s3, out1[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

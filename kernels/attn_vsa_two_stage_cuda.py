@@ -116,14 +116,15 @@ larger_over = over_lanes(larger)
 fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
@@ -548,7 +549,7 @@ def make(warps, stage, slots, n_d, n_b, n_v, n_t):
             s5[word] = 0.0
         for word in range(words_s6):
             s6[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -138,25 +138,25 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, vN):
+def rebase_s3(s3, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s3 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s3 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, vN_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, vN_old, s3_old
+        return seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     h1, h2, h3, h4, h5, h6, h7 = h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
     begins = sel(seen_old == 0, i4(1), i4(0))
     if begins > 0:
@@ -169,20 +169,20 @@ def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
             h3, h4, h5, h6, h7 = h3 + f8(t2) * h6, h4 + f8(t2) * h7 + -1.0 * h6, h5 + -1.0 * h7, f8(t2), f8(-1)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     for i_l in range(slots):
         t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t11, f4(0.0)))
     s = s + s_it
-    p1 = value_p1(s, vN)
-    s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
+    p1 = value_p1(s, N)
+    s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
     t13 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t14 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t13
         s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t14 * t14, 0.0)
     s3 = s3 + s3_it
-    return seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3
+    return seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3
 
 
 @cuda.jit(device=True)
@@ -192,9 +192,9 @@ def merge(h1_a, h2_a, h3_a, h1_b, h6_a, h3_b, h4_a, h7_a, h2_b, h4_b, h5_a, h5_b
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, vN_old, s3_old, width, lane):
+def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old, width, lane):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     many, h1, h2, h3, h4, h5, h6, h7 = seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
     for step in range(5):
         by = 1 << step
@@ -222,19 +222,19 @@ def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_
                 h1, h2, h3, h4, h5, h6, h7 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b)
             many = i4(many_a + many_b)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s, vN)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3
+    N = sum_over(N_old, width)
+    p1 = value_p1(s, N)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3
 
 
 @cuda.jit(device=True)
-def settle_s3(p1, s3, vN):
+def settle_s3(p1, s3, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s3 + t11 * t11 * f8(vN)
+    t14 = s3 + t11 * t11 * f8(N)
     return (t14 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
@@ -250,9 +250,9 @@ def output_0(s2, s3):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3):
-    p1 = value_p1(s, vN)
-    s3 = settle_s3(p1, s3, vN)
+def finish(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3):
+    p1 = value_p1(s, N)
+    s3 = settle_s3(p1, s3, N)
     s2 = value_s2(h3, h4, s, seen, h5)
     return output_0(s2, s3)
 
@@ -268,7 +268,7 @@ def make(warps, stage, slots):
     room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_h1, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_vN, part_s3, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_h1, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_N, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -284,8 +284,8 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
-        seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0
-        first, more = 0, True
+        seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, i8(0), 0.0
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts
@@ -299,7 +299,7 @@ def make(warps, stage, slots):
                 h5 = sel(there, part_h5[place], 0.0)
                 h6 = sel(there, part_h6[place], 0.0)
                 h7 = sel(there, part_h7[place], 0.0)
-                vN = sel(there, part_vN[place], 0)
+                N = sel(there, part_N[place], i8(0))
                 s3 = sel(there, part_s3[place], 0.0)
             else:
                 cuda.syncthreads()
@@ -307,8 +307,8 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3 = fold(seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
-            seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3, 32, lane)
+                seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = fold(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_s = cuda.shared.array(32, f8)
             shared_h1 = cuda.shared.array(32, f8)
@@ -318,7 +318,7 @@ def make(warps, stage, slots):
             shared_h5 = cuda.shared.array(32, f8)
             shared_h6 = cuda.shared.array(32, f8)
             shared_h7 = cuda.shared.array(32, f8)
-            shared_vN = cuda.shared.array(32, i8)
+            shared_N = cuda.shared.array(32, i8)
             shared_s3 = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
@@ -331,7 +331,7 @@ def make(warps, stage, slots):
                     shared_h5[warp] = h5
                     shared_h6[warp] = h6
                     shared_h7[warp] = h7
-                    shared_vN[warp] = vN
+                    shared_N[warp] = N
                     shared_s3[warp] = s3
                 cuda.syncthreads()
                 if warp == 0:
@@ -344,9 +344,9 @@ def make(warps, stage, slots):
                     h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
                     h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
                     h7 = sel(lane < warps, shared_h7[lane % warps], 0.0)
-                    vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                    N = sel(lane < warps, shared_N[lane % warps], i8(0))
                     s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                    seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3, warps, lane)
+                    seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
@@ -358,7 +358,7 @@ def make(warps, stage, slots):
             h5 = sel(thread == 0, h5, 0.0)
             h6 = sel(thread == 0, h6, 0.0)
             h7 = sel(thread == 0, h7, 0.0)
-            vN = sel(thread == 0, vN, 0)
+            N = sel(thread == 0, N, i8(0))
             s3 = sel(thread == 0, s3, 0.0)
         if splits:
             if thread == 0:
@@ -371,10 +371,10 @@ def make(warps, stage, slots):
                 part_h5[item * parts + part] = h5
                 part_h6[item * parts + part] = h6
                 part_h7[item * parts + part] = h7
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s3[item * parts + part] = s3
         elif warp == 0 or alone:
-            result_0 = finish(seen, s, h1, h2, h3, h4, h5, h6, h7, vN, s3)
+            result_0 = finish(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -289,7 +289,7 @@ def fold_1c(A, p1, C, p2, s1, n_j, n_i, n):
 
 
 @njit(**PART)
-def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
+def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, H1, s5, n_l):
     seldom()
     for i_i in range(n_i):
         t1 = s[i_i] / f8(N)
@@ -366,11 +366,13 @@ def finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l):
         t59 = s4[i_j] / f8(N)
         t60 = np.sqrt(t59)
         p4[i_j] = t60
+    for i_j in range(n_j):
+        t61 = 1.0 / p4[i_j]
+        H1[i_j] = t61
     for i_i in range(n_i):
-        t61 = 1.0 / p3[i_i]
+        t62 = 1.0 / p3[i_i]
         for i_j in range(n_j):
-            t62 = 1.0 / p4[i_j]
-            t63 = t61 * t62
+            t63 = t62 * H1[i_j]
             t64 = t63 * s1[i_i, i_j]
             s5[i_i, i_j] = t64
     t65 = 0.0
@@ -405,6 +407,7 @@ def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
     s5 = empty((n_i, n_j,), f8)
     old_p1 = empty((n_i,), f8)
     old_p2 = empty((n_j,), f8)
+    H1 = empty((n_j,), f8)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -441,7 +444,7 @@ def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
                 fold_1a(A_tile[at:at + piece], p1, s2, n_i, piece)
             fold_1b(C_tile, p2, s4, n_j, n)
             fold_1c(A_tile, p1, C_tile, p2, s1, n_j, n_i, n)
-        out0[b] = finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, s5, n_l)
+        out0[b] = finish(p1, s, N, n_i, s2, p2, s3, n_j, s4, s1, p3, p4, H1, s5, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -139,71 +139,71 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(into, vN, s, n_i):
-    t1 = 1.0 / f8(vN)
+def value_p1(into, N, s, n_i):
+    t1 = 1.0 / f8(N)
     for i_i in range(n_i):
         into[i_i] = s[i_i] * t1
 
 
 @cuda.jit(device=True)
-def value_p2(into, vN, s3, n_j):
-    t1 = 1.0 / f8(vN)
+def value_p2(into, N, s3, n_j):
+    t1 = 1.0 / f8(N)
     for i_j in range(n_j):
         into[i_j] = s3[i_j] * t1
 
 
 @cuda.jit(device=True)
-def rebase_s2(into, s2, p1, p1_new, vN, n_i):
+def rebase_s2(into, s2, p1, p1_new, N, n_i):
     for i_i in range(n_i):
         t3 = (p1[i_i] if math.isfinite(p1[i_i]) else 0.0) - (p1_new[i_i] if math.isfinite(p1_new[i_i]) else 0.0)
-        into[i_i] = s2[i_i] + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+        into[i_i] = s2[i_i] + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s4(into, s4, p2, p2_new, vN, n_j):
+def rebase_s4(into, s4, p2, p2_new, N, n_j):
     for i_j in range(n_j):
         t3 = (p2[i_j] if math.isfinite(p2[i_j]) else 0.0) - (p2_new[i_j] if math.isfinite(p2_new[i_j]) else 0.0)
-        into[i_j] = s4[i_j] + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+        into[i_j] = s4[i_j] + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s1(into, n_j, s1, p1, p1_new, p2, p2_new, vN, n_i):
+def rebase_s1(into, n_j, s1, p1, p1_new, p2, p2_new, N, n_i):
     for i_i in range(n_i):
         t3 = (p1[i_i] if math.isfinite(p1[i_i]) else 0.0) - (p1_new[i_i] if math.isfinite(p1_new[i_i]) else 0.0)
         for i_j in range(n_j):
             t6 = (p2[i_j] if math.isfinite(p2[i_j]) else 0.0) - (p2_new[i_j] if math.isfinite(p2_new[i_j]) else 0.0)
-            into[i_i * n_j + i_j] = s1[i_i * n_j + i_j] + (0.0 if f8(vN) == 0.0 else t3 * t6 * f8(vN))
+            into[i_i * n_j + i_j] = s1[i_i * n_j + i_j] + (0.0 if f8(N) == 0.0 else t3 * t6 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, cells_A, skew_A, shift_A, mask_A, cells_C, skew_C, shift_C, mask_C, p1, p2, s2, s4, s1):
+def fold(seen_old, N_old, slots, first, span, thread, length, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, cells_A, skew_A, shift_A, mask_A, cells_C, skew_C, shift_C, mask_C, p1, p2, s2, s4, s1):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, vN_old
+        return seen_old, N_old
     seen = i4(seen_old + many)
     for word in range(n_i):
         s_old[word] = s[word]
     for word in range(n_j):
         s3_old[word] = s3[word]
-    value_p1(p1_old, vN_old, s_old, n_i)
-    value_p2(p2_old, vN_old, s3_old, n_j)
-    vN = vN_old + 1 * many
+    value_p1(p1_old, N_old, s_old, n_i)
+    value_p2(p2_old, N_old, s3_old, n_j)
+    N = N_old + 1 * many
     for i_l in range(slots):
         for i_i in range(n_i):
             s[i_i] = s[i_i] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
     for i_l in range(slots):
         for i_j in range(n_j):
             s3[i_j] = s3[i_j] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)]), 0.0)
-    value_p1(p1, vN, s, n_i)
-    value_p2(p2, vN, s3, n_j)
+    value_p1(p1, N, s, n_i)
+    value_p2(p2, N, s3, n_j)
     if seen_old > 0:
-        rebase_s2(s2, s2, p1_old, p1, vN_old, n_i)
+        rebase_s2(s2, s2, p1_old, p1, N_old, n_i)
     if seen_old > 0:
-        rebase_s4(s4, s4, p2_old, p2, vN_old, n_j)
+        rebase_s4(s4, s4, p2_old, p2, N_old, n_j)
     if seen_old > 0:
-        rebase_s1(s1, n_j, s1, p1_old, p1, p2_old, p2, vN_old, n_i)
+        rebase_s1(s1, n_j, s1, p1_old, p1, p2_old, p2, N_old, n_i)
     for i_l in range(slots):
         for i_i in range(n_i):
             t1 = f4(p1[i_i]) if math.isfinite(f4(p1[i_i])) else f4(0.0)
@@ -222,19 +222,19 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, n_
                 t9 = f4(p2[i_j]) if math.isfinite(f4(p2[i_j])) else f4(0.0)
                 t11 = t8 * (cells_C[cell(i_l * span + thread, n_j, i_j + skew_C, shift_C, mask_C)] - t9)
                 s1[i_i * n_j + i_j] = s1[i_i * n_j + i_j] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def combine(seen_old, vN_old, width, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1):
+def combine(seen_old, N_old, width, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1):
     seen = sum_over(seen_old, width)
     for word in range(n_i):
         s_old[word] = s[word]
     for word in range(n_j):
         s3_old[word] = s3[word]
-    value_p1(p1_old, vN_old, s_old, n_i)
-    value_p2(p2_old, vN_old, s3_old, n_j)
-    vN = sum_over(vN_old, width)
+    value_p1(p1_old, N_old, s_old, n_i)
+    value_p2(p2_old, N_old, s3_old, n_j)
+    N = sum_over(N_old, width)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
@@ -245,14 +245,14 @@ def combine(seen_old, vN_old, width, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_
         if by > 0:
             for word in range(n_j):
                 s3[word] = s3[word] + cuda.shfl_xor_sync(4294967295, s3[word], by)
-    value_p1(p1, vN, s, n_i)
-    value_p2(p2, vN, s3, n_j)
+    value_p1(p1, N, s, n_i)
+    value_p2(p2, N, s3, n_j)
     if seen_old > 0:
-        rebase_s2(s2, s2, p1_old, p1, vN_old, n_i)
+        rebase_s2(s2, s2, p1_old, p1, N_old, n_i)
     if seen_old > 0:
-        rebase_s4(s4, s4, p2_old, p2, vN_old, n_j)
+        rebase_s4(s4, s4, p2_old, p2, N_old, n_j)
     if seen_old > 0:
-        rebase_s1(s1, n_j, s1, p1_old, p1, p2_old, p2, vN_old, n_i)
+        rebase_s1(s1, n_j, s1, p1_old, p1, p2_old, p2, N_old, n_i)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
@@ -268,33 +268,33 @@ def combine(seen_old, vN_old, width, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_
         if by > 0:
             for word in range(n_i * n_j):
                 s1[word] = s1[word] + cuda.shfl_xor_sync(4294967295, s1[word], by)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def settle_s2(into, p1, s2, vN, n_i):
+def settle_s2(into, p1, s2, N, n_i):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
         t4 = 1.0 + t2 * t2
         t11 = (p1[i_i] if p1[i_i] - p1[i_i] == 0.0 else f8(0)) - p1[i_i]
-        t14 = s2[i_i] + t11 * t11 * f8(vN)
+        t14 = s2[i_i] + t11 * t11 * f8(N)
         into[i_i] = (t14 if s2[i_i] - s2[i_i] == 0.0 else nan) if t4 != t4 else s2[i_i]
 
 
 @cuda.jit(device=True)
-def settle_s4(into, p2, s4, vN, n_j):
+def settle_s4(into, p2, s4, N, n_j):
     for i_j in range(n_j):
         t1 = p2[i_j]
         t2 = t1 - t1
         t4 = 1.0 + t2 * t2
         t11 = (p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]
-        t14 = s4[i_j] + t11 * t11 * f8(vN)
+        t14 = s4[i_j] + t11 * t11 * f8(N)
         into[i_j] = (t14 if s4[i_j] - s4[i_j] == 0.0 else nan) if t4 != t4 else s4[i_j]
 
 
 @cuda.jit(device=True)
-def settle_s1(into, n_j, p1, p2, s1, vN, n_i):
+def settle_s1(into, n_j, p1, p2, s1, N, n_i):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
@@ -302,21 +302,21 @@ def settle_s1(into, n_j, p1, p2, s1, vN, n_i):
         for i_j in range(n_j):
             t3 = p2[i_j]
             t6 = 1.0 + t2 * (t3 - t3)
-            t20 = s1[i_i * n_j + i_j] + t13 * ((p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]) * f8(vN)
+            t20 = s1[i_i * n_j + i_j] + t13 * ((p2[i_j] if p2[i_j] - p2[i_j] == 0.0 else f8(0)) - p2[i_j]) * f8(N)
             t21 = t20 if s1[i_i * n_j + i_j] - s1[i_i * n_j + i_j] == 0.0 else nan
             into[i_i * n_j + i_j] = t21 if t6 != t6 else s1[i_i * n_j + i_j]
 
 
 @cuda.jit(device=True)
-def value_p3(into, vN, s2, n_i):
-    t1 = 1.0 / f8(vN)
+def value_p3(into, N, s2, n_i):
+    t1 = 1.0 / f8(N)
     for i_i in range(n_i):
         into[i_i] = math.sqrt(s2[i_i] * t1)
 
 
 @cuda.jit(device=True)
-def value_p4(into, vN, s4, n_j):
-    t1 = 1.0 / f8(vN)
+def value_p4(into, N, s4, n_j):
+    t1 = 1.0 / f8(N)
     for i_j in range(n_j):
         into[i_j] = math.sqrt(s4[i_j] * t1)
 
@@ -344,14 +344,14 @@ def output_0(n_l, s5, n_j, n_i):
 
 
 @cuda.jit(device=True)
-def finish(seen, vN, p1, n_i, s, s2, p2, n_j, s3, s4, s1, p3, p4, s5):
-    value_p1(p1, vN, s, n_i)
-    settle_s2(s2, p1, s2, vN, n_i)
-    value_p2(p2, vN, s3, n_j)
-    settle_s4(s4, p2, s4, vN, n_j)
-    settle_s1(s1, n_j, p1, p2, s1, vN, n_i)
-    value_p3(p3, vN, s2, n_i)
-    value_p4(p4, vN, s4, n_j)
+def finish(seen, N, p1, n_i, s, s2, p2, n_j, s3, s4, s1, p3, p4, s5):
+    value_p1(p1, N, s, n_i)
+    settle_s2(s2, p1, s2, N, n_i)
+    value_p2(p2, N, s3, n_j)
+    settle_s4(s4, p2, s4, N, n_j)
+    settle_s1(s1, n_j, p1, p2, s1, N, n_i)
+    value_p3(p3, N, s2, n_i)
+    value_p4(p4, N, s4, n_j)
     value_s5(s5, n_j, p3, p4, s1, n_i)
     return output_0(seen, s5, n_j, n_i)
 
@@ -390,7 +390,7 @@ def make(warps, stage, slots, n_i, n_j):
     room_C = max(steps_C * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vA, s_A, vC, s_C, n_l, items, parts, piece, part_seen, part_vN, part_s, part_s3, part_s2, part_s4, part_s1, out_0):
+    def kernel(A, s_A, C, s_C, n_l, items, parts, piece, part_seen, part_N, part_s, part_s3, part_s2, part_s4, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -402,9 +402,9 @@ def make(warps, stage, slots, n_i, n_j):
         row = sel(live, item, i8(0))
         rest = row
         o_A = rest * s_A
-        p_A = address(vA) + o_A * SIZE
+        p_A = address(A) + o_A * SIZE
         o_C = rest * s_C
-        p_C = address(vC) + o_C * SIZE
+        p_C = address(C) + o_C * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_A = cuda.shared.array(room_A, f4)
@@ -423,7 +423,7 @@ def make(warps, stage, slots, n_i, n_j):
         s3_old = cuda.local.array(words_s3_old, f8)
         p1_old = cuda.local.array(words_p1_old, f8)
         p2_old = cuda.local.array(words_p2_old, f8)
-        seen, vN = i4(0), 0
+        seen, N = i4(0), i8(0)
         for word in range(words_s):
             s[word] = 0.0
         for word in range(words_s3):
@@ -434,7 +434,7 @@ def make(warps, stage, slots, n_i, n_j):
             s4[word] = 0.0
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -445,14 +445,14 @@ def make(warps, stage, slots, n_i, n_j):
             skew_C = lead // SIZE % (32 // SIZE)
             stage_real(cells_C, lead - skew_C * SIZE, skew_C, skew_C + min(slots * span, length - first) * words_C, steps_C, shift_C, mask_C, thread, span)
             cuda.syncthreads()
-            seen, vN = fold(seen, vN, slots, first, span, thread, length, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, cells_A, skew_A, shift_A, mask_A, cells_C, skew_C, shift_C, mask_C, p1, p2, s2, s4, s1)
+            seen, N = fold(seen, N, slots, first, span, thread, length, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, cells_A, skew_A, shift_A, mask_A, cells_C, skew_C, shift_C, mask_C, p1, p2, s2, s4, s1)
             first += slots * span
             more = first < length
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             for word in range(words_s):
                 s[word] = sel(there, part_s[place * words_s + word], 0.0)
             for word in range(words_s3):
@@ -463,9 +463,9 @@ def make(warps, stage, slots, n_i, n_j):
                 s4[word] = sel(there, part_s4[place * words_s4 + word], 0.0)
             for word in range(words_s1):
                 s1[word] = sel(there, part_s1[place * words_s1 + word], 0.0)
-        seen, vN = combine(seen, vN, 32, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1)
+        seen, N = combine(seen, N, 32, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1)
         shared_seen = cuda.shared.array(32, i4)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(room_s, f8)
         shared_s3 = cuda.shared.array(room_s3, f8)
         shared_s2 = cuda.shared.array(room_s2, f8)
@@ -474,7 +474,7 @@ def make(warps, stage, slots, n_i, n_j):
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 for word in range(words_s):
                     shared_s[warp * (words_s | 1) + word] = s[word]
                 for word in range(words_s3):
@@ -488,7 +488,7 @@ def make(warps, stage, slots, n_i, n_j):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 for word in range(words_s):
                     s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
                 for word in range(words_s3):
@@ -499,11 +499,11 @@ def make(warps, stage, slots, n_i, n_j):
                     s4[word] = sel(lane < warps, shared_s4[lane % warps * (words_s4 | 1) + word], 0.0)
                 for word in range(words_s1):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
-                seen, vN = combine(seen, vN, warps, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1)
+                seen, N = combine(seen, N, warps, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 for word in range(words_s):
                     part_s[(item * parts + part) * words_s + word] = s[word]
                 for word in range(words_s3):
@@ -515,7 +515,7 @@ def make(warps, stage, slots, n_i, n_j):
                 for word in range(words_s1):
                     part_s1[(item * parts + part) * words_s1 + word] = s1[word]
         elif warp == 0 or alone:
-            result_0 = finish(seen, vN, p1, n_i, s, s2, p2, n_j, s3, s4, s1, p3, p4, s5)
+            result_0 = finish(seen, N, p1, n_i, s, s2, p2, n_j, s3, s4, s1, p3, p4, s5)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -280,7 +280,7 @@ def make(warps, stage, slots, n_k, n_j, n_r, n_b):
     words_keep = n_r * n_b
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vQ, s_Q, vK, s_K, vV, s_V, keep, s_keep, scale, n_m, n_l, items, parts, piece, part_seen, part_any1, part_m2, part_s2, part_s, out_0):
+    def kernel(Q, s_Q, K, s_K, V, s_V, keep, s_keep, scale, n_m, n_l, items, parts, piece, part_seen, part_any1, part_m2, part_s2, part_s, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -294,11 +294,11 @@ def make(warps, stage, slots, n_k, n_j, n_r, n_b):
         i_m = rest % n_m
         rest //= n_m
         o_Q = rest * s_Q + (i_m) * n_k
-        p_Q = address(vQ) + o_Q * SIZE
+        p_Q = address(Q) + o_Q * SIZE
         o_K = rest * s_K
-        p_K = address(vK) + o_K * SIZE
+        p_K = address(K) + o_K * SIZE
         o_V = rest * s_V
-        p_V = address(vV) + o_V * SIZE
+        p_V = address(V) + o_V * SIZE
         o_keep = rest * s_keep
         p_keep = address(keep) + o_keep * SIZE
         cells_Q = cuda.shared.array(words_Q, f4)
@@ -316,10 +316,10 @@ def make(warps, stage, slots, n_k, n_j, n_r, n_b):
         cells_S2 = cuda.shared.array(room_S2, f4)
         s = cuda.local.array(words_s, f4)
         result_0 = cuda.local.array(words_result_0, f4)
-        seen, any1, m2, s2 = i4(0), False, (-inf), 0.0
+        seen, any1, m2, s2 = i4(0), b1(False), (-inf), 0.0
         for word in range(words_s):
             s[word] = f4(0.0)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -339,7 +339,7 @@ def make(warps, stage, slots, n_k, n_j, n_r, n_b):
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], False)
+            any1 = sel(there, part_any1[place], b1(False))
             m2 = sel(there, part_m2[place], (-inf))
             s2 = sel(there, part_s2[place], 0.0)
             for word in range(words_s):
@@ -361,7 +361,7 @@ def make(warps, stage, slots, n_k, n_j, n_r, n_b):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
                 m2 = sel(lane < warps, shared_m2[lane % warps], (-inf))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 for word in range(words_s):

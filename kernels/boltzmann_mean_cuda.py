@@ -156,6 +156,8 @@ def fold(seen_old, m_old, s_old, s2_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, f4(1.5) * v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -170,6 +172,8 @@ def fold(seen_old, m_old, s_old, s2_old, ok, v_x):
     s_of = f4(0.0)
     s2_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = fast_exp(f4(1.5) * v_x[i_l] - f4(t3))
         s_of = s_of + t5 * v_x[i_l]
         s2_of = s2_of + t5
@@ -265,7 +269,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, m, s, s2 = i4(0), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

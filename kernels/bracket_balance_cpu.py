@@ -93,30 +93,30 @@ smaller = _extreme("llvm.minimum")
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0(v_n, s, m, begins, x, n):
+def steps_0(n_, s, m, begins, x, n):
     if begins:
         i_l = 0
         t1 = f8(x[i_l]) == 1.0
         t2 = f8(x[i_l]) == 2.0
         t3 = -1 if t2 else 0
         t4 = 1 if t1 else t3
-        v_n, s, m = f8(t4), f8(t4), f8(t4)
+        n_, s, m = f8(t4), f8(t4), f8(t4)
     for i_l in range(begins, n):
         t5 = f8(x[i_l]) == 1.0
         t6 = f8(x[i_l]) == 2.0
         t7 = -1 if t6 else 0
         t8 = 1 if t5 else t7
         t9 = f8(t8) + s
-        t10 = smaller(v_n, t9)
+        t10 = smaller(n_, t9)
         t11 = s + f8(t8)
         t12 = larger(m, t9)
-        v_n, s, m = t10, t11, t12
-    return v_n, s, m
+        n_, s, m = t10, t11, t12
+    return n_, s, m
 
 
 @njit(**PART)
-def finish(v_n, s, m):
-    t1 = v_n >= 0.0
+def finish(n_, s, m):
+    t1 = n_ >= 0.0
     t2 = s == 0.0
     t3 = t1 & t2
     out0 = t3
@@ -132,15 +132,15 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
     for item in range(first, last):
         rest = item
         b = rest
-        v_n = f8(inf)
+        n_ = f8(inf)
         s = f8(0.0)
         m = f8((-inf))
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            v_n, s, m = steps_0(v_n, s, m, i8(t0 == begin), x_tile, n)
-        out0[b], out1[b] = finish(v_n, s, m)
+            n_, s, m = steps_0(n_, s, m, i8(t0 == begin), x_tile, n)
+        out0[b], out1[b] = finish(n_, s, m)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

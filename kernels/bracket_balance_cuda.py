@@ -127,63 +127,63 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, v_n_old, s_old, m_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, n_old, s_old, m_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, v_n_old, s_old, m_old
+        return seen_old, n_old, s_old, m_old
     seen = i4(seen_old + many)
-    v_n, s, m = v_n_old, s_old, m_old
+    n, s, m = n_old, s_old, m_old
     begins = sel(seen_old == 0, i4(1), i4(0))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         t4 = -1 if t1 == f4(2.0) else 0
         t5 = 1 if t1 == f4(1.0) else t4
-        v_n, s, m = f8(t5), f8(t5), f8(t5)
+        n, s, m = f8(t5), f8(t5), f8(t5)
     for i_l in range(slots):
         if begins <= i_l and i_l < many:
             t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
             t9 = -1 if t6 == f4(2.0) else 0
             t10 = 1 if t6 == f4(1.0) else t9
             t11 = f8(t10) + s
-            v_n, s, m = smaller(v_n, t11), s + f8(t10), larger(m, t11)
-    return seen, v_n, s, m
+            n, s, m = smaller(n, t11), s + f8(t10), larger(m, t11)
+    return seen, n, s, m
 
 
 @cuda.jit(device=True)
-def merge(v_n_a, v_n_b, s_a, s_b, m_a, m_b):
-    return smaller(v_n_a, v_n_b + s_a), s_a + s_b, larger(m_a, m_b + s_a)
+def merge(n_a, n_b, s_a, s_b, m_a, m_b):
+    return smaller(n_a, n_b + s_a), s_a + s_b, larger(m_a, m_b + s_a)
 
 
 @cuda.jit(device=True)
-def combine(seen_old, v_n_old, s_old, m_old, width, lane):
+def combine(seen_old, n_old, s_old, m_old, width, lane):
     seen = sum_over(seen_old, width)
-    many, v_n, s, m = seen_old, v_n_old, s_old, m_old
+    many, n, s, m = seen_old, n_old, s_old, m_old
     for step in range(5):
         by = 1 << step
         if by < width:
             ahead = lane & by == 0
             many_b = cuda.shfl_xor_sync(4294967295, many, by)
-            v_n_b = cuda.shfl_xor_sync(4294967295, v_n, by)
+            n_b = cuda.shfl_xor_sync(4294967295, n, by)
             s_b = cuda.shfl_xor_sync(4294967295, s, by)
             m_b = cuda.shfl_xor_sync(4294967295, m, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
-            v_n_a, v_n_b = sel(ahead, v_n, v_n_b), sel(ahead, v_n_b, v_n)
+            n_a, n_b = sel(ahead, n, n_b), sel(ahead, n_b, n)
             s_a, s_b = sel(ahead, s, s_b), sel(ahead, s_b, s)
             m_a, m_b = sel(ahead, m, m_b), sel(ahead, m_b, m)
             if many_a > 0 and many_b > 0:
-                v_n, s, m = merge(v_n_a, v_n_b, s_a, s_b, m_a, m_b)
+                n, s, m = merge(n_a, n_b, s_a, s_b, m_a, m_b)
             else:
-                v_n, s, m = sel(many_a > 0, v_n_a, v_n_b), sel(many_a > 0, s_a, s_b), sel(many_a > 0, m_a, m_b)
+                n, s, m = sel(many_a > 0, n_a, n_b), sel(many_a > 0, s_a, s_b), sel(many_a > 0, m_a, m_b)
             many = i4(many_a + many_b)
-    return seen, v_n, s, m
+    return seen, n, s, m
 
 
 @cuda.jit(device=True)
-def output_0(v_n, s):
-    return (v_n >= 0.0) & (s == 0.0)
+def output_0(n, s):
+    return (n >= 0.0) & (s == 0.0)
 
 
 @cuda.jit(device=True)
@@ -192,8 +192,8 @@ def output_1(m):
 
 
 @cuda.jit(device=True)
-def finish(seen, v_n, s, m):
-    return output_0(v_n, s), output_1(m)
+def finish(seen, n, s, m):
+    return output_0(n, s), output_1(m)
 
 
 @cache
@@ -207,7 +207,7 @@ def make(warps, stage, slots):
     room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_v_n, part_s, part_m, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_n, part_s, part_m, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -223,14 +223,14 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
-        seen, v_n, s, m = i4(0), inf, 0.0, (-inf)
-        first, more = 0, True
+        seen, n, s, m = i4(0), inf, 0.0, (-inf)
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts
                 place = row * parts + sel(there, thread, i8(0))
                 seen = sel(there, part_seen[place], i4(0))
-                v_n = sel(there, part_v_n[place], inf)
+                n = sel(there, part_n[place], inf)
                 s = sel(there, part_s[place], 0.0)
                 m = sel(there, part_m[place], (-inf))
             else:
@@ -239,39 +239,39 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, v_n, s, m = fold(seen, v_n, s, m, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
-            seen, v_n, s, m = combine(seen, v_n, s, m, 32, lane)
+                seen, n, s, m = fold(seen, n, s, m, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, n, s, m = combine(seen, n, s, m, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
-            shared_v_n = cuda.shared.array(32, f8)
+            shared_n = cuda.shared.array(32, f8)
             shared_s = cuda.shared.array(32, f8)
             shared_m = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
                     shared_seen[warp] = seen
-                    shared_v_n[warp] = v_n
+                    shared_n[warp] = n
                     shared_s[warp] = s
                     shared_m[warp] = m
                 cuda.syncthreads()
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                    v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
+                    n = sel(lane < warps, shared_n[lane % warps], inf)
                     s = sel(lane < warps, shared_s[lane % warps], 0.0)
                     m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                    seen, v_n, s, m = combine(seen, v_n, s, m, warps, lane)
+                    seen, n, s, m = combine(seen, n, s, m, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
-            v_n = sel(thread == 0, v_n, inf)
+            n = sel(thread == 0, n, inf)
             s = sel(thread == 0, s, 0.0)
             m = sel(thread == 0, m, (-inf))
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_v_n[item * parts + part] = v_n
+                part_n[item * parts + part] = n
                 part_s[item * parts + part] = s
                 part_m[item * parts + part] = m
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, v_n, s, m)
+            result_0, result_1 = finish(seen, n, s, m)
             if live and thread == 0:
                 out_0[item] = result_0
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -153,8 +153,8 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(vN):
-    return -(0.1 / f8(vN))
+def value_p1(N):
+    return -(0.1 / f8(N))
 
 
 @cuda.jit(device=True)
@@ -169,56 +169,60 @@ def rebase_s(m, m_new, s):
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, vN):
+def rebase_s3(s3, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s3 + (0.0 if f8(vN) == 0.0 else t3 * f8(vN))
+    return s3 + (0.0 if f8(N) == 0.0 else t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, s1, p2, p2_new, s3, vN):
+def rebase_s2(s2, p1, p1_new, s1, p2, p2_new, s3, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t8 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    t12 = 0.0 if f8(vN) == 0.0 else t3 * t8 * f8(vN)
+    t12 = 0.0 if f8(N) == 0.0 else t3 * t8 * f8(N)
     return s2 + (0.0 if s1 == 0.0 else t3 * s1) + (0.0 if s3 == 0.0 else t8 * s3) + t12
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, p2, p2_new, vN):
+def rebase_s1(s1, p2, p2_new, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    return s1 + (0.0 if f8(vN) == 0.0 else t3 * f8(vN))
+    return s1 + (0.0 if f8(N) == 0.0 else t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
+def fold(seen_old, m_old, N_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old
+        return seen_old, m_old, N_old, s_old, s3_old, s2_old, s1_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(vN_old)
+    p1_old = value_p1(N_old)
     p2_old = value_p2(m_old, s_old)
     m = m_old
     m_it = f4(-inf)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
         unrolled()
     m = larger(m, f8(m_it))
-    p1 = value_p1(vN)
+    p1 = value_p1(N)
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
-    s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
+    s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
     t5 = p1 if math.isfinite(p1) else 0.0
     s_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         s3_of = s3_of + (f4(0.9) * v_t[i_l] - f4(t5))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -230,14 +234,16 @@ def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
     s = s + f8(s_it)
     s3 = s3 + f8(s3_it)
     p2 = value_p2(m, s)
-    s2 = rebase_s2(s2_old, p1_old, p1, s1_old, p2_old, p2, s3_old, vN_old) if seen_old > 0 else s2_old
+    s2 = rebase_s2(s2_old, p1_old, p1, s1_old, p2_old, p2, s3_old, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
-    s1 = rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t9 = p2 if math.isfinite(p2) else 0.0
     s2_of = 0.0
     s1_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t10 = f8(v_x[i_l]) - t9
         s2_of = s2_of + (0.9 * f8(v_t[i_l]) - t5) * t10
         s1_of = s1_of + t10
@@ -249,23 +255,23 @@ def fold(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, ok, v_x, v_t):
         unrolled()
     s2 = s2 + s2_it
     s1 = s1 + s1_it
-    return seen, m, vN, s, s3, s2, s1
+    return seen, m, N, s, s3, s2, s1
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, vN_old, s_old, s3_old, s2_old, s1_old, width):
+def combine(seen_old, m_old, N_old, s_old, s3_old, s2_old, s1_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(vN_old)
+    p1_old = value_p1(N_old)
     p2_old = value_p2(m_old, s_old)
     m = larger_over(m_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(vN)
+    N = sum_over(N_old, width)
+    p1 = value_p1(N)
     s = sum_over(rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0, width)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
     p2 = value_p2(m, s)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, s1_old, p2_old, p2, s3_old, vN_old) if seen_old > 0 else 0.0, width)
-    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, m, vN, s, s3, s2, s1
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, s1_old, p2_old, p2, s3_old, N_old) if seen_old > 0 else 0.0, width)
+    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    return seen, m, N, s, s3, s2, s1
 
 
 @cuda.jit(device=True)
@@ -277,10 +283,10 @@ def settle_s(m, s):
 
 
 @cuda.jit(device=True)
-def settle_s3(p1, s3, vN):
+def settle_s3(p1, s3, N):
     t1 = p1
     t3 = 1.0 + (t1 - t1)
-    t12 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
+    t12 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(N)
     return (t12 if s3 - s3 == 0.0 else nan) if t3 != t3 else s3
 
 
@@ -295,10 +301,10 @@ def settle_s2(p1, p2, s2):
 
 
 @cuda.jit(device=True)
-def settle_s1(p2, s1, vN):
+def settle_s1(p2, s1, N):
     t1 = p2
     t3 = 1.0 + (t1 - t1)
-    t12 = s1 + ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
+    t12 = s1 + ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(N)
     return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
@@ -308,13 +314,13 @@ def output_0(s2):
 
 
 @cuda.jit(device=True)
-def finish(seen, m, vN, s, s3, s2, s1):
+def finish(seen, m, N, s, s3, s2, s1):
     s = settle_s(m, s)
-    p1 = value_p1(vN)
-    s3 = settle_s3(p1, s3, vN)
+    p1 = value_p1(N)
+    s3 = settle_s3(p1, s3, N)
     p2 = value_p2(m, s)
     s2 = settle_s2(p1, p2, s2)
-    s1 = settle_s1(p2, s1, vN)
+    s1 = settle_s1(p2, s1, N)
     return output_0(s2)
 
 
@@ -346,7 +352,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_m, part_vN, part_s, part_s3, part_s2, part_s1, out_0):
+    def kernel(x, s_x, t, s_t, n_l, items, parts, piece, part_seen, part_m, part_N, part_s, part_s3, part_s2, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -371,12 +377,12 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
-        seen, m, vN, s, s3, s2, s1 = i4(0), (-inf), 0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, m, N, s, s3, s2, s1 = i4(0), (-inf), i8(0), 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_t, even_t, ok, at, v_x, v_t)
-            seen, m, vN, s, s3, s2, s1 = fold(seen, m, vN, s, s3, s2, s1, ok, v_x, v_t)
+            seen, m, N, s, s3, s2, s1 = fold(seen, m, N, s, s3, s2, s1, ok, v_x, v_t)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -384,15 +390,15 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s = sel(there, part_s[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
-        seen, m, vN, s, s3, s2, s1 = combine(seen, m, vN, s, s3, s2, s1, 32)
+        seen, m, N, s, s3, s2, s1 = combine(seen, m, N, s, s3, s2, s1, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(32, f8)
         shared_s3 = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
@@ -401,7 +407,7 @@ def make(warps, stage):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_m[warp] = m
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s[warp] = s
                 shared_s3[warp] = s3
                 shared_s2[warp] = s2
@@ -410,23 +416,23 @@ def make(warps, stage):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                seen, m, vN, s, s3, s2, s1 = combine(seen, m, vN, s, s3, s2, s1, warps)
+                seen, m, N, s, s3, s2, s1 = combine(seen, m, N, s, s3, s2, s1, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s[item * parts + part] = s
                 part_s3[item * parts + part] = s3
                 part_s2[item * parts + part] = s2
                 part_s1[item * parts + part] = s1
         elif warp == 0 or alone:
-            result_0 = finish(seen, m, vN, s, s3, s2, s1)
+            result_0 = finish(seen, m, N, s, s3, s2, s1)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -384,7 +384,7 @@ def make(warps, stage, slots, n_c, n_u):
             s[word] = 0.0
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -206,7 +206,7 @@ def make(warps, stage, slots, n_plane):
     room_X = max(steps_X * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, n_l, items, parts, piece, part_seen, part_s, part_m1, part_n1, out_0):
+    def kernel(X, s_X, n_l, items, parts, piece, part_seen, part_s, part_m1, part_n1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -218,7 +218,7 @@ def make(warps, stage, slots, n_plane):
         row = sel(live, item, i8(0))
         rest = row
         o_X = rest * s_X
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_X = cuda.shared.array(room_X, f4)
@@ -233,7 +233,7 @@ def make(warps, stage, slots, n_plane):
             m1[word] = (-inf)
         for word in range(words_n1):
             n1[word] = inf
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -167,6 +167,8 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, ok, v_sp, v_sn):
     m_of = f4(-inf)
     m2_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, f4(-8.0) * larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75)))
         m2_of = larger(m2_of, f4(8.0) * larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25)))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -186,6 +188,8 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, ok, v_sp, v_sn):
     s_of = f4(0.0)
     s2_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(f4(-8.0) * (larger(f4(1.25) - v_sp[i_l], f4(0.0)) * (v_sp[i_l] - f4(0.75))) - f4(t16))
         s2_of = s2_of + fast_exp(f4(8.0) * (larger(v_sn[i_l] + f4(0.25), f4(0.0)) * (v_sn[i_l] - f4(0.25))) - f4(t24))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -292,7 +296,7 @@ def make(warps, stage):
         v_sp = cuda.local.array(SLOTS, f4)
         v_sn = cuda.local.array(SLOTS, f4)
         seen, m, m2, s, s2 = i4(0), (-inf), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_sp, p_sn, even_sn, ok, at, v_sp, v_sn)

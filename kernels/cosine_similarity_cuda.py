@@ -134,6 +134,8 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_x, v_y):
     s2_of = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l]) * f8(v_y[i_l])
         s2_of = s2_of + f8(v_x[i_l]) * f8(v_x[i_l])
         s3_of = s3_of + f8(v_y[i_l]) * f8(v_y[i_l])
@@ -224,7 +226,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_y = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_y, even_y, ok, at, v_x, v_y)

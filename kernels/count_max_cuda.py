@@ -144,6 +144,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -154,6 +156,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     s_it = 0
     s_of = 0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + (1 if f8(v_x[i_l]) == m else 0)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0)
@@ -236,8 +240,8 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, m, s = i4(0), (-inf), 0
-        first = 0
+        seen, m, s = i4(0), (-inf), i8(0)
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -249,7 +253,7 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
-            s = sel(there, part_s[place], 0)
+            s = sel(there, part_s[place], i8(0))
         seen, m, s = combine(seen, m, s, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
@@ -263,7 +267,7 @@ def make(warps, stage):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                s = sel(lane < warps, shared_s[lane % warps], 0)
+                s = sel(lane < warps, shared_s[lane % warps], i8(0))
                 seen, m, s = combine(seen, m, s, warps)
         if splits:
             if thread == 0:

@@ -152,6 +152,8 @@ def fold(seen_old, m2_old, s2_old, s_old, ok, v_x, x_label, at):
     m2_of = f4(-inf)
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m2_of = larger(m2_of, v_x[i_l])
         s2_of = s2_of + f8(v_x[i_l] if i4(at[i_l]) == t1 else f4(0))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -167,6 +169,8 @@ def fold(seen_old, m2_old, s2_old, s_old, ok, v_x, x_label, at):
     t4 = m2 if math.isfinite(m2) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t4))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -252,7 +256,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, m2, s2, s = i4(0), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

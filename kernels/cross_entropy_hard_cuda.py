@@ -151,6 +151,8 @@ def fold(seen_old, m_old, s2_old, s_old, ok, v_x, v_t):
     m_of = f4(-inf)
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         s2_of = s2_of + f8(v_t[i_l]) * f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -166,6 +168,8 @@ def fold(seen_old, m_old, s2_old, s_old, ok, v_x, v_t):
     t2 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t2))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -257,7 +261,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, m, s2, s = i4(0), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_t, even_t, ok, at, v_x, v_t)

@@ -417,7 +417,7 @@ def make(warps, stage, slots, n_c, n_u):
         cells_S5 = cuda.shared.array(room_S5, f4)
         cells_S6 = cuda.shared.array(room_S6, f4)
         seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

@@ -152,29 +152,29 @@ def fold_0b(x, k, n, real):
 
 @njit(**PART)
 def begin_maps():
-    v_c1 = 0.0
-    v_c12 = 1.0
-    v_c13 = 0.0
-    return v_c1, v_c12, v_c13
+    c1 = 0.0
+    c12 = 1.0
+    c13 = 0.0
+    return c1, c12, c13
 
 
 @njit(**PART, fastmath={"contract"})
-def map(v_c1, v_c12, v_c13, out0, out1, out2, out3, out4, x, s, k, n):
+def map(c1, c12, c13, out0, out1, out2, out3, out4, x, s, k, n):
     for i_l in range(0, n):
-        t1 = v_c1 + f8(x[i_l])
+        t1 = c1 + f8(x[i_l])
         out0[i_l] = f4(t1)
         t2 = 0.1 * f8(x[i_l])
         t3 = 1.0 + t2
-        t4 = v_c12 * t3
+        t4 = c12 * t3
         out1[i_l] = f4(t4)
-        out2[i_l] = f4(v_c1)
-        t5 = s - v_c1
+        out2[i_l] = f4(c1)
+        t5 = s - c1
         out3[i_l] = f4(t5)
         t6 = f8(k[i_l]) * f8(x[i_l])
-        t7 = v_c13 + t6
+        t7 = c13 + t6
         out4[i_l] = f4(t7)
-        v_c1, v_c12, v_c13 = t1, t4, t7
-    return v_c1, v_c12, v_c13
+        c1, c12, c13 = t1, t4, t7
+    return c1, c12, c13
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -184,9 +184,9 @@ def sweep(first, last, tile, block, b_x, x, b_k, k, n_l, out0, out1, out2, out3,
     for item in range(first, last):
         rest = item
         b = rest
-        v_c1 = 0.0
-        v_c12 = 0.0
-        v_c13 = 0.0
+        c1 = 0.0
+        c12 = 0.0
+        c13 = 0.0
         s = f8(0.0)
         h2 = f8(1.0)
         h3 = f8(0.0)
@@ -203,12 +203,12 @@ def sweep(first, last, tile, block, b_x, x, b_k, k, n_l, out0, out1, out2, out3,
                 r0, r1 = fold_0b(x_tile, k_tile, n, f8)
             s = s + f8(r0)
             h3 = h3 + f8(r1)
-        v_c1, v_c12, v_c13 = begin_maps()
+        c1, c12, c13 = begin_maps()
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             x_tile = x[b_x[b], t0:t0 + n]
             k_tile = k[b_k[b], t0:t0 + n]
-            v_c1, v_c12, v_c13 = map(v_c1, v_c12, v_c13, out0[b, t0:t0 + n], out1[b, t0:t0 + n], out2[b, t0:t0 + n], out3[b, t0:t0 + n], out4[b, t0:t0 + n], x_tile, s, k_tile, n)
+            c1, c12, c13 = map(c1, c12, c13, out0[b, t0:t0 + n], out1[b, t0:t0 + n], out2[b, t0:t0 + n], out3[b, t0:t0 + n], out4[b, t0:t0 + n], x_tile, s, k_tile, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

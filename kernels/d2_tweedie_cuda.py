@@ -130,12 +130,12 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, ok, v_y, v_p):
+def fold(seen_old, s_old, s2_old, s1_old, N_old, s4_old, s6_old, ok, v_y, v_p):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old
+        return seen_old, s_old, s2_old, s1_old, N_old, s4_old, s6_old
     seen = i4(seen_old + many)
     s = s_old
     s_it = f4(0.0)
@@ -143,7 +143,7 @@ def fold(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, ok, v_y, v_p):
     s2_it = f4(0.0)
     s1 = s1_old
     s1_it = f4(0.0)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s4 = s4_old
     s4_it = f4(0.0)
     s6 = s6_old
@@ -154,6 +154,8 @@ def fold(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, ok, v_y, v_p):
     s4_of = f4(0.0)
     s6_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t1 = v_y[i_l] / v_p[i_l]
         s_of = s_of + (v_y[i_l] * math.log(t1) - v_y[i_l] + v_p[i_l])
         s2_of = s2_of + v_y[i_l]
@@ -177,29 +179,29 @@ def fold(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, ok, v_y, v_p):
     s1 = s1 + f8(s1_it)
     s4 = s4 + f8(s4_it)
     s6 = s6 + f8(s6_it)
-    return seen, s, s2, s1, vN, s4, s6
+    return seen, s, s2, s1, N, s4, s6
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, s2_old, s1_old, vN_old, s4_old, s6_old, width):
+def combine(seen_old, s_old, s2_old, s1_old, N_old, s4_old, s6_old, width):
     seen = sum_over(seen_old, width)
     s = sum_over(s_old, width)
     s2 = sum_over(s2_old, width)
     s1 = sum_over(s1_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     s4 = sum_over(s4_old, width)
     s6 = sum_over(s6_old, width)
-    return seen, s, s2, s1, vN, s4, s6
+    return seen, s, s2, s1, N, s4, s6
 
 
 @cuda.jit(device=True)
-def value_p1(s2, vN):
-    return s2 / f8(vN)
+def value_p1(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_s3(s1, p1, s2, vN):
-    return s1 + -math.log(p1) * s2 + p1 * f8(vN)
+def value_s3(s1, p1, s2, N):
+    return s1 + -math.log(p1) * s2 + p1 * f8(N)
 
 
 @cuda.jit(device=True)
@@ -208,8 +210,8 @@ def output_0(s, s3):
 
 
 @cuda.jit(device=True)
-def value_s5(p1, vN, s6, s2):
-    return math.log(p1) * f8(vN) + s6 + 1.0 / p1 * s2
+def value_s5(p1, N, s6, s2):
+    return math.log(p1) * f8(N) + s6 + 1.0 / p1 * s2
 
 
 @cuda.jit(device=True)
@@ -218,10 +220,10 @@ def output_1(s4, s5):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, s2, s1, vN, s4, s6):
-    p1 = value_p1(s2, vN)
-    s3 = value_s3(s1, p1, s2, vN)
-    s5 = value_s5(p1, vN, s6, s2)
+def finish(seen, s, s2, s1, N, s4, s6):
+    p1 = value_p1(s2, N)
+    s3 = value_s3(s1, p1, s2, N)
+    s5 = value_s5(p1, N, s6, s2)
     return output_0(s, s3), output_1(s4, s5)
 
 
@@ -253,7 +255,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(y, s_y, p, s_p, n_l, items, parts, piece, part_seen, part_s, part_s2, part_s1, part_vN, part_s4, part_s6, out_0, out_1):
+    def kernel(y, s_y, p, s_p, n_l, items, parts, piece, part_seen, part_s, part_s2, part_s1, part_N, part_s4, part_s6, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -278,12 +280,12 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_y = cuda.local.array(SLOTS, f4)
         v_p = cuda.local.array(SLOTS, f4)
-        seen, s, s2, s1, vN, s4, s6 = i4(0), 0.0, 0.0, 0.0, 0, 0.0, 0.0
-        first = 0
+        seen, s, s2, s1, N, s4, s6 = i4(0), 0.0, 0.0, 0.0, i8(0), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_y, p_p, even_p, ok, at, v_y, v_p)
-            seen, s, s2, s1, vN, s4, s6 = fold(seen, s, s2, s1, vN, s4, s6, ok, v_y, v_p)
+            seen, s, s2, s1, N, s4, s6 = fold(seen, s, s2, s1, N, s4, s6, ok, v_y, v_p)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -293,15 +295,15 @@ def make(warps, stage):
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s4 = sel(there, part_s4[place], 0.0)
             s6 = sel(there, part_s6[place], 0.0)
-        seen, s, s2, s1, vN, s4, s6 = combine(seen, s, s2, s1, vN, s4, s6, 32)
+        seen, s, s2, s1, N, s4, s6 = combine(seen, s, s2, s1, N, s4, s6, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s4 = cuda.shared.array(32, f8)
         shared_s6 = cuda.shared.array(32, f8)
         if not alone:
@@ -310,7 +312,7 @@ def make(warps, stage):
                 shared_s[warp] = s
                 shared_s2[warp] = s2
                 shared_s1[warp] = s1
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s4[warp] = s4
                 shared_s6[warp] = s6
             cuda.syncthreads()
@@ -319,21 +321,21 @@ def make(warps, stage):
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
-                seen, s, s2, s1, vN, s4, s6 = combine(seen, s, s2, s1, vN, s4, s6, warps)
+                seen, s, s2, s1, N, s4, s6 = combine(seen, s, s2, s1, N, s4, s6, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
                 part_s2[item * parts + part] = s2
                 part_s1[item * parts + part] = s1
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s4[item * parts + part] = s4
                 part_s6[item * parts + part] = s6
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, s, s2, s1, vN, s4, s6)
+            result_0, result_1 = finish(seen, s, s2, s1, N, s4, s6)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -206,16 +206,16 @@ def sound(total):
 @njit(**LOOP)
 def fold_0(x, n, real):
     wide_vectors()
-    v_n = real(inf)
+    n_ = real(inf)
     m = real(-inf)
     s = real(0.0)
     c2 = middle(x)
     for i_l in range(n):
-        v_n = smaller(v_n, real(x[i_l]))
+        n_ = smaller(n_, real(x[i_l]))
         m = larger(m, real(x[i_l]))
         s = s + minus(real(x[i_l]), c2)
     s = f8(s) + f8(n) * f8(c2)
-    return v_n, m, s
+    return n_, m, s
 
 
 @njit(**PART)
@@ -273,7 +273,7 @@ def fold_1(x, p1, n, real):
 
 
 @njit(**PART)
-def finish(s, N, p1, s2, s3, s4, n_l, v_n, m):
+def finish(s, N, p1, s2, s3, s4, n_l, n_, m):
     t1 = s / f8(N)
     p1 = t1
     t2 = p1
@@ -310,7 +310,7 @@ def finish(s, N, p1, s2, s3, s4, n_l, v_n, m):
     t31 = nan if t30 else s4
     s4 = t31
     out0 = n_l
-    out1 = f4(v_n)
+    out1 = f4(n_)
     out2 = f4(m)
     t32 = s / f8(n_l)
     out3 = f4(t32)
@@ -345,7 +345,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4, o
     for item in range(first, last):
         rest = item
         b = rest
-        v_n = f8(inf)
+        n_ = f8(inf)
         m = f8((-inf))
         s = f8(0.0)
         N = i8(0)
@@ -365,7 +365,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4, o
             r0, r1, r2 = fold_0(x_tile, n, f4)
             if not finite(r2):
                 r0, r1, r2 = fold_0(x_tile, n, f8)
-            v_n = smaller(v_n, f8(r0))
+            n_ = smaller(n_, f8(r0))
             m = larger(m, f8(r1))
             s = s + f8(r2)
             p1 = value_1(s, N)
@@ -380,7 +380,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4, o
                 s2 = s2 + f8(r0)
                 s3 = s3 + f8(r1)
                 s4 = s4 + f8(r2)
-        p1, s2, s3, s4, out0[b], out1[b], out2[b], out3[b], out4[b], out5[b], out6[b], out7[b] = finish(s, N, p1, s2, s3, s4, n_l, v_n, m)
+        p1, s2, s3, s4, out0[b], out1[b], out2[b], out3[b], out4[b], out5[b], out6[b], out7[b] = finish(s, N, p1, s2, s3, s4, n_l, n_, m)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

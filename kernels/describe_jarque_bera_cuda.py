@@ -156,76 +156,80 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, s2, vN):
+def rebase_s3(s3, p1, p1_new, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s3 + (0.0 if s2 == 0.0 else 3.0 * t3 * s2) + (0.0 if f8(vN) == 0.0 else t3 * t3 * t3 * f8(vN))
+    return s3 + (0.0 if s2 == 0.0 else 3.0 * t3 * s2) + (0.0 if f8(N) == 0.0 else t3 * t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s4(s4, p1, p1_new, s3, s2, vN):
+def rebase_s4(s4, p1, p1_new, s3, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t7 = t3 * t3
-    t13 = 0.0 if f8(vN) == 0.0 else t7 * t3 * t3 * f8(vN)
+    t13 = 0.0 if f8(N) == 0.0 else t7 * t3 * t3 * f8(N)
     return s4 + (0.0 if s3 == 0.0 else 4.0 * t3 * s3) + (0.0 if s2 == 0.0 else 6.0 * t7 * s2) + t13
 
 
 @cuda.jit(device=True)
-def fold(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, ok, v_x):
+def fold(seen_old, n_old, m_old, s_old, N_old, s2_old, s3_old, s4_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old
+        return seen_old, n_old, m_old, s_old, N_old, s2_old, s3_old, s4_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
-    v_n = v_n_old
-    v_n_it = f4(inf)
+    p1_old = value_p1(s_old, N_old)
+    n = n_old
+    n_it = f4(inf)
     m = m_old
     m_it = f4(-inf)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
-    v_n_of = f4(inf)
+    N = N_old + 1 * many
+    n_of = f4(inf)
     m_of = f4(-inf)
     s_of = 0.0
     for i_l in range(SLOTS):
-        v_n_of = smaller(v_n_of, v_x[i_l])
+        if i_l == TILE and (not ok[TILE]):
+            break
+        n_of = smaller(n_of, v_x[i_l])
         m_of = larger(m_of, v_x[i_l])
         s_of = s_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
-            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
-            v_n_of = f4(inf)
+            n_it = smaller(n_it, sel(ok[i_l], n_of, f4(inf)))
+            n_of = f4(inf)
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
             s_of = 0.0
         unrolled()
-    v_n = smaller(v_n, f8(v_n_it))
+    n = smaller(n, f8(n_it))
     m = larger(m, f8(m_it))
     s = s + s_it
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
-    s3 = rebase_s3(s3_old, p1_old, p1, s2_old, vN_old) if seen_old > 0 else s3_old
+    s3 = rebase_s3(s3_old, p1_old, p1, s2_old, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
-    s4 = rebase_s4(s4_old, p1_old, p1, s3_old, s2_old, vN_old) if seen_old > 0 else s4_old
+    s4 = rebase_s4(s4_old, p1_old, p1, s3_old, s2_old, N_old) if seen_old > 0 else s4_old
     s4_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     s2_of = 0.0
     s3_of = 0.0
     s4_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_x[i_l]) - t1
         t3 = t2 * t2
         s2_of = s2_of + t3
@@ -243,31 +247,31 @@ def fold(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, ok, v_
     s2 = s2 + s2_it
     s3 = s3 + s3_it
     s4 = s4 + s4_it
-    return seen, v_n, m, s, vN, s2, s3, s4
+    return seen, n, m, s, N, s2, s3, s4
 
 
 @cuda.jit(device=True)
-def combine(seen_old, v_n_old, m_old, s_old, vN_old, s2_old, s3_old, s4_old, width):
+def combine(seen_old, n_old, m_old, s_old, N_old, s2_old, s3_old, s4_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
-    v_n = smaller_over(v_n_old, width)
+    p1_old = value_p1(s_old, N_old)
+    n = smaller_over(n_old, width)
     m = larger_over(m_old, width)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, s3_old, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, v_n, m, s, vN, s2, s3, s4
+    N = sum_over(N_old, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, s3_old, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    return seen, n, m, s, N, s2, s3, s4
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
@@ -294,8 +298,8 @@ def output_0(n_l):
 
 
 @cuda.jit(device=True)
-def output_1(v_n):
-    return f4(v_n)
+def output_1(n):
+    return f4(n)
 
 
 @cuda.jit(device=True)
@@ -335,12 +339,12 @@ def output_7(n_l, s3, s2, s4):
 
 
 @cuda.jit(device=True)
-def finish(seen, v_n, m, s, vN, s2, s3, s4):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, n, m, s, N, s2, s3, s4):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     s3 = settle_s3(p1, s3)
     s4 = settle_s4(p1, s4)
-    return output_0(seen), output_1(v_n), output_2(m), output_3(s, seen), output_4(s2, seen), output_5(s3, seen, s2), output_6(s4, seen, s2), output_7(seen, s3, s2, s4)
+    return output_0(seen), output_1(n), output_2(m), output_3(s, seen), output_4(s2, seen), output_5(s3, seen, s2), output_6(s4, seen, s2), output_7(seen, s3, s2, s4)
 
 
 @cuda.jit(device=True)
@@ -365,7 +369,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_v_n, part_m, part_s, part_vN, part_s2, part_s3, part_s4, out_0, out_1, out_2, out_3, out_4, out_5, out_6, out_7):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_n, part_m, part_s, part_N, part_s2, part_s3, part_s4, out_0, out_1, out_2, out_3, out_4, out_5, out_6, out_7):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -386,67 +390,67 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, v_n, m, s, vN, s2, s3, s4 = i4(0), inf, (-inf), 0.0, 0, 0.0, 0.0, 0.0
-        first = 0
+        seen, n, m, s, N, s2, s3, s4 = i4(0), inf, (-inf), 0.0, i8(0), 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, v_n, m, s, vN, s2, s3, s4 = fold(seen, v_n, m, s, vN, s2, s3, s4, ok, v_x)
+            seen, n, m, s, N, s2, s3, s4 = fold(seen, n, m, s, N, s2, s3, s4, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            v_n = sel(there, part_v_n[place], inf)
+            n = sel(there, part_n[place], inf)
             m = sel(there, part_m[place], (-inf))
             s = sel(there, part_s[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s2 = sel(there, part_s2[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
             s4 = sel(there, part_s4[place], 0.0)
-        seen, v_n, m, s, vN, s2, s3, s4 = combine(seen, v_n, m, s, vN, s2, s3, s4, 32)
+        seen, n, m, s, N, s2, s3, s4 = combine(seen, n, m, s, N, s2, s3, s4, 32)
         shared_seen = cuda.shared.array(32, i4)
-        shared_v_n = cuda.shared.array(32, f8)
+        shared_n = cuda.shared.array(32, f8)
         shared_m = cuda.shared.array(32, f8)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_s3 = cuda.shared.array(32, f8)
         shared_s4 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_v_n[warp] = v_n
+                shared_n[warp] = n
                 shared_m[warp] = m
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s2[warp] = s2
                 shared_s3[warp] = s3
                 shared_s4[warp] = s4
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
+                n = sel(lane < warps, shared_n[lane % warps], inf)
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
-                seen, v_n, m, s, vN, s2, s3, s4 = combine(seen, v_n, m, s, vN, s2, s3, s4, warps)
+                seen, n, m, s, N, s2, s3, s4 = combine(seen, n, m, s, N, s2, s3, s4, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_v_n[item * parts + part] = v_n
+                part_n[item * parts + part] = n
                 part_m[item * parts + part] = m
                 part_s[item * parts + part] = s
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s2[item * parts + part] = s2
                 part_s3[item * parts + part] = s3
                 part_s4[item * parts + part] = s4
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3, result_4, result_5, result_6, result_7 = finish(seen, v_n, m, s, vN, s2, s3, s4)
+            result_0, result_1, result_2, result_3, result_4, result_5, result_6, result_7 = finish(seen, n, m, s, N, s2, s3, s4)
             if live and thread == 0:
                 out_0[item] = result_0
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

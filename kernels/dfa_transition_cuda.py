@@ -334,7 +334,7 @@ def make(warps, stage, slots):
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
         seen, h1, h5, h6, h4, h7, h8, h9, h, h10, h11, h12, h2, h13, h14, h15, h3, h16, h17, h18, h19 = i4(0), 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

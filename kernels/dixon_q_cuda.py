@@ -76,6 +76,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -103,14 +119,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
@@ -164,11 +181,14 @@ def fold(seen_old, ok, v_x, top, top_at, n_t, at, top2, top2_at):
         return seen_old
     seen = i4(seen_old + many)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         if ok[i_l]:
             insert(top, top_at, 0, n_t, f8(v_x[i_l]), i8(at[i_l]))
         t1 = -v_x[i_l]
         if ok[i_l]:
             insert(top2, top2_at, 0, n_t, f8(t1), i8(at[i_l]))
+        unrolled()
     return seen
 
 
@@ -279,7 +299,7 @@ def make(warps, stage, n_t):
             top2[word] = (-inf)
         for word in range(words_top2_at):
             top2_at[word] = i8(-1)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

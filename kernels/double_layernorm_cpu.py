@@ -192,17 +192,17 @@ def sound(total):
 
 
 @njit(**LOOP)
-def fold_0a(v_b, n):
+def fold_0a(b_, n):
     wide_vectors()
     s12 = 0.0
     for i_l in range(n):
-        t1 = f8(v_b[i_l]) * f8(v_b[i_l])
+        t1 = f8(b_[i_l]) * f8(b_[i_l])
         s12 = s12 + t1
     return s12
 
 
 @njit(**LOOP)
-def fold_0b(x, g, v_b, n, real):
+def fold_0b(x, g, b_, n, real):
     wide_vectors()
     s = real(0.0)
     s5 = real(0.0)
@@ -211,14 +211,14 @@ def fold_0b(x, g, v_b, n, real):
     s11 = real(0.0)
     c0 = middle(x)
     c1 = middle(g)
-    c2 = middle(v_b)
+    c2 = middle(b_)
     for i_l in range(n):
         s = s + minus(real(x[i_l]), c0)
         s5 = s5 + minus(real(g[i_l]), c1)
-        s6 = s6 + minus(real(v_b[i_l]), c2)
+        s6 = s6 + minus(real(b_[i_l]), c2)
         t1 = real(g[i_l]) * real(g[i_l])
         s9 = s9 + t1
-        t2 = real(v_b[i_l]) * real(g[i_l])
+        t2 = real(b_[i_l]) * real(g[i_l])
         s11 = s11 + t2
     s = f8(s) + f8(n) * f8(c0)
     s5 = f8(s5) + f8(n) * f8(c1)
@@ -261,7 +261,7 @@ def rebase_1(s2, old_p1, p1, old_N, s1, old_s5, s7, old_s8, old_s9, s10, old_s11
 
 
 @njit(**LOOP)
-def fold_1(x, p1, g, v_b, n, real):
+def fold_1(x, p1, g, b_, n, real):
     wide_vectors()
     s2 = real(0.0)
     s1 = real(0.0)
@@ -280,7 +280,7 @@ def fold_1(x, p1, g, v_b, n, real):
         t7 = t6 * t2
         s7 = s7 + t7
         s8 = s8 + t6
-        t8 = real(v_b[i_l]) * real(g[i_l])
+        t8 = real(b_[i_l]) * real(g[i_l])
         t9 = t8 * t2
         s10 = s10 + t9
     return s2, s1, s7, s8, s10
@@ -367,7 +367,7 @@ def finish(s, N, p1, s2, s1, s5, s7, s8, s9, s10, s11, p2, s6, s3, p3, s12):
 
 
 @njit(**LOOP)
-def map_0(out0, s4, n_l, s2, x, s, g, v_b, s3, n):
+def map_0(out0, s4, n_l, s2, x, s, g, b_, s3, n):
     wide_vectors()
     t1 = s4 / f8(n_l)
     t2 = t1 + 1e-05
@@ -383,14 +383,14 @@ def map_0(out0, s4, n_l, s2, x, s, g, v_b, s3, n):
         t10 = f8(x[i_l]) - t9
         t11 = t10 * t8
         t12 = t11 * f8(g[i_l])
-        t13 = t12 + f8(v_b[i_l])
+        t13 = t12 + f8(b_[i_l])
         t15 = t13 - t14
         t16 = t15 * t4
         out0[i_l] = f4(t16)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
+def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
     wide_vectors()
     begin, end = 0, n_l
     for item in range(first, last):
@@ -416,7 +416,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
             old_p1 = p1
@@ -426,11 +426,11 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             old_s9 = s9
             old_s11 = s11
             N += 1 * n
-            r0 = fold_0a(v_b_tile, n)
+            r0 = fold_0a(b_tile, n)
             s12 = s12 + r0
-            r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f4)
+            r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, b_tile, n, f4)
             if not finite(r0) or not finite(r1) or not finite(r2) or not sound(r3) or not sound(r4):
-                r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, v_b_tile, n, f8)
+                r0, r1, r2, r3, r4 = fold_0b(x_tile, g_tile, b_tile, n, f8)
             s = s + f8(r0)
             s5 = s5 + f8(r1)
             s6 = s6 + f8(r2)
@@ -443,10 +443,10 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
                 piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 ahead(g_tile, (n + at), piece, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
-                r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], v_b_tile[at:at + piece], piece, f4)
+                ahead(b_tile, (n + at), piece, 16)
+                r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], b_tile[at:at + piece], piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4):
-                    r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], v_b_tile[at:at + piece], piece, f8)
+                    r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], b_tile[at:at + piece], piece, f8)
                 s2 = s2 + f8(r0)
                 s1 = s1 + f8(r1)
                 s7 = s7 + f8(r2)
@@ -457,19 +457,19 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             ahead(x_tile, n_l, n, 16)
             ahead(g_tile, n_l, n, 16)
-            ahead(v_b_tile, n_l, n, 16)
-            map_0(out0[b, t0:t0 + n], s4, n_l, s2, x_tile, s, g_tile, v_b_tile, s3, n)
+            ahead(b_tile, n_l, n, 16)
+            map_0(out0[b, t0:t0 + n], s4, n_l, s2, x_tile, s, g_tile, b_tile, s3, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
+def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):

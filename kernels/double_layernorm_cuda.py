@@ -155,14 +155,14 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
@@ -190,17 +190,17 @@ def rebase_s10(s10, p1, p1_new, s11):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old, ok, v_x, v_g, v_b):
+def fold(seen_old, s_old, N_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old, ok, v_x, v_g, v_b):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old
+        return seen_old, s_old, N_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s5 = s5_old
     s5_it = 0.0
     s6 = s6_old
@@ -218,6 +218,8 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s11_of = 0.0
     s12_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         s5_of = s5_of + f8(v_g[i_l])
         s6_of = s6_of + f8(v_b[i_l])
@@ -244,8 +246,8 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s9 = s9 + s9_it
     s11 = s11 + s11_it
     s12 = s12 + s12_it
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     s1 = rebase_s1(s1_old, p1_old, p1, s5_old) if seen_old > 0 else s1_old
     s1_it = 0.0
@@ -262,6 +264,8 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s8_of = 0.0
     s10_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = f8(v_x[i_l]) - t4
         s2_of = s2_of + t5 * t5
         s1_of = s1_of + f8(v_g[i_l]) * t5
@@ -286,36 +290,36 @@ def fold(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_o
     s7 = s7 + s7_it
     s8 = s8 + s8_it
     s10 = s10 + s10_it
-    return seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10
+    return seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old, width):
+def combine(seen_old, s_old, N_old, s5_old, s6_old, s9_old, s11_old, s12_old, s2_old, s1_old, s7_old, s8_old, s10_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     s5 = sum_over(s5_old, width)
     s6 = sum_over(s6_old, width)
     s9 = sum_over(s9_old, width)
     s11 = sum_over(s11_old, width)
     s12 = sum_over(s12_old, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
     s1 = sum_over(rebase_s1(s1_old, p1_old, p1, s5_old) if seen_old > 0 else 0.0, width)
     s7 = sum_over(rebase_s7(s7_old, p1_old, p1, s8_old, s9_old) if seen_old > 0 else 0.0, width)
     s8 = sum_over(rebase_s8(s8_old, p1_old, p1, s9_old) if seen_old > 0 else 0.0, width)
     s10 = sum_over(rebase_s10(s10_old, p1_old, p1, s11_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10
+    return seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
@@ -352,8 +356,8 @@ def settle_s10(p1, s10, s11):
 
 
 @cuda.jit(device=True)
-def value_p2(s2, vN):
-    return math.sqrt(s2 / f8(vN) + 1e-05)
+def value_p2(s2, N):
+    return math.sqrt(s2 / f8(N) + 1e-05)
 
 
 @cuda.jit(device=True)
@@ -362,39 +366,42 @@ def value_s3(p2, s1, s6):
 
 
 @cuda.jit(device=True)
-def value_p3(s3, vN):
-    return s3 / f8(vN)
+def value_p3(s3, N):
+    return s3 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_s4(p2, s7, s10, p3, s1, s12, s6, vN):
+def value_s4(p2, s7, s10, p3, s1, s12, s6, N):
     t1 = 1.0 / p2
-    return t1 * t1 * s7 + 2.0 * t1 * s10 + -2.0 * (p3 * t1) * s1 + s12 + -2.0 * p3 * s6 + p3 * p3 * f8(vN)
+    return t1 * t1 * s7 + 2.0 * t1 * s10 + -2.0 * (p3 * t1) * s1 + s12 + -2.0 * p3 * s6 + p3 * p3 * f8(N)
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     s1 = settle_s1(p1, s1, s5)
     s7 = settle_s7(p1, s7)
     s8 = settle_s8(p1, s8, s9)
     s10 = settle_s10(p1, s10, s11)
-    p2 = value_p2(s2, vN)
+    p2 = value_p2(s2, N)
     s3 = value_s3(p2, s1, s6)
-    p3 = value_p3(s3, vN)
-    s4 = value_s4(p2, s7, s10, p3, s1, s12, s6, vN)
+    p3 = value_p3(s3, N)
+    s4 = value_s4(p2, s7, s10, p3, s1, s12, s6, N)
     return s, s2, s3, s4
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s4, n_l, s2, v_x, s, v_g, v_b, s3):
+def map_0(y_0, s4, n_l, s2, v_x, s, v_g, v_b, s3, ok):
     t4 = 1.0 / math.sqrt(s4 / f8(n_l) + 1e-05)
     t8 = 1.0 / math.sqrt(s2 / f8(n_l) + 1e-05)
     t9 = s / f8(n_l)
     t14 = s3 / f8(n_l)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(((f8(v_x[i_l]) - t9) * t8 * f8(v_g[i_l]) + f8(v_b[i_l]) - t14) * t4)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -444,7 +451,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, g, s_g, v_b, s_b, n_l, items, parts, piece, out_0):
+    def kernel(x, s_x, g, s_g, b, s_b, n_l, items, parts, piece, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -460,7 +467,7 @@ def make(warps, stage):
         o_g = rest * s_g
         p_g = address(g) + o_g * SIZE
         o_b = rest * s_b
-        p_b = address(v_b) + o_b * SIZE
+        p_b = address(b) + o_b * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -474,18 +481,18 @@ def make(warps, stage):
         v_g = cuda.local.array(SLOTS, f4)
         v_b = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
-        seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = i4(0), 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = i4(0), 0.0, i8(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_g, p_b, even_g, even_b, ok, at, v_x, v_g, v_b)
-            seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = fold(seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, ok, v_x, v_g, v_b)
+            seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = fold(seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, ok, v_x, v_g, v_b)
             first += FLIGHT * span
             more = first < vectors
-        seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = combine(seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, 32)
+        seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = combine(seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s5 = cuda.shared.array(32, f8)
         shared_s6 = cuda.shared.array(32, f8)
         shared_s9 = cuda.shared.array(32, f8)
@@ -500,7 +507,7 @@ def make(warps, stage):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s5[warp] = s5
                 shared_s6[warp] = s6
                 shared_s9[warp] = s9
@@ -515,7 +522,7 @@ def make(warps, stage):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
                 s9 = sel(lane < warps, shared_s9[lane % warps], 0.0)
@@ -526,14 +533,14 @@ def make(warps, stage):
                 s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
                 s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
                 s10 = sel(lane < warps, shared_s10[lane % warps], 0.0)
-                seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = combine(seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, warps)
+                seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10 = combine(seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10, warps)
         place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
         final_s = cuda.shared.array(ROWS, f8)
         final_s2 = cuda.shared.array(ROWS, f8)
         final_s3 = cuda.shared.array(ROWS, f8)
         final_s4 = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
-            s, s2, s3, s4 = finish(seen, s, vN, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10)
+            s, s2, s3, s4 = finish(seen, s, N, s5, s6, s9, s11, s12, s2, s1, s7, s8, s10)
             if thread == 0:
                 final_s[place] = s
                 final_s2[place] = s2
@@ -545,11 +552,11 @@ def make(warps, stage):
         s3 = final_s3[place]
         s4 = final_s4[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_g, p_b, even_g, even_b, ok, at, v_x, v_g, v_b)
-            map_0(y_0, s4, n_l, s2, v_x, s, v_g, v_b, s3)
+            map_0(y_0, s4, n_l, s2, v_x, s, v_g, v_b, s3, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

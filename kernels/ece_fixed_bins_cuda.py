@@ -213,6 +213,8 @@ def fold(seen_old, any1_old, s_old, s2_old, any2_old, s3_old, s4_old, any3_old, 
     s9_of = 0.0
     s10_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t3 = smaller(floor(f8(f4(5.0)) * f8(v_c[i_l])), 4.0)
         t4 = t3 == 0.0
         any1_of = any1_of | t4
@@ -368,8 +370,8 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_c = cuda.local.array(SLOTS, f4)
         v_y = cuda.local.array(SLOTS, f4)
-        seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = i4(0), False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0, False, 0.0, 0.0
-        first = 0
+        seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = i4(0), b1(False), 0.0, 0.0, b1(False), 0.0, 0.0, b1(False), 0.0, 0.0, b1(False), 0.0, 0.0, b1(False), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_c, p_y, even_y, ok, at, v_c, v_y)
@@ -380,19 +382,19 @@ def make(warps, stage):
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], False)
+            any1 = sel(there, part_any1[place], b1(False))
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
-            any2 = sel(there, part_any2[place], False)
+            any2 = sel(there, part_any2[place], b1(False))
             s3 = sel(there, part_s3[place], 0.0)
             s4 = sel(there, part_s4[place], 0.0)
-            any3 = sel(there, part_any3[place], False)
+            any3 = sel(there, part_any3[place], b1(False))
             s5 = sel(there, part_s5[place], 0.0)
             s6 = sel(there, part_s6[place], 0.0)
-            any4 = sel(there, part_any4[place], False)
+            any4 = sel(there, part_any4[place], b1(False))
             s7 = sel(there, part_s7[place], 0.0)
             s8 = sel(there, part_s8[place], 0.0)
-            any5 = sel(there, part_any5[place], False)
+            any5 = sel(there, part_any5[place], b1(False))
             s9 = sel(there, part_s9[place], 0.0)
             s10 = sel(there, part_s10[place], 0.0)
         seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = combine(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10, 32)
@@ -433,19 +435,19 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                any2 = sel(lane < warps, shared_any2[lane % warps], False)
+                any2 = sel(lane < warps, shared_any2[lane % warps], b1(False))
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
-                any3 = sel(lane < warps, shared_any3[lane % warps], False)
+                any3 = sel(lane < warps, shared_any3[lane % warps], b1(False))
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
-                any4 = sel(lane < warps, shared_any4[lane % warps], False)
+                any4 = sel(lane < warps, shared_any4[lane % warps], b1(False))
                 s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
                 s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
-                any5 = sel(lane < warps, shared_any5[lane % warps], False)
+                any5 = sel(lane < warps, shared_any5[lane % warps], b1(False))
                 s9 = sel(lane < warps, shared_s9[lane % warps], 0.0)
                 s10 = sel(lane < warps, shared_s10[lane % warps], 0.0)
                 seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10 = combine(seen, any1, s, s2, any2, s3, s4, any3, s5, s6, any4, s7, s8, any5, s9, s10, warps)

@@ -230,7 +230,7 @@ def pick_s3(start, n, j1, x):
 
 
 @njit(**PART)
-def finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, v_i, s2):
+def finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, i_, s2):
     t1 = i1 == i1
     t2 = 1.0 if t1 else f8(0)
     t3 = t2 != t2
@@ -251,15 +251,15 @@ def finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, v_i, s2):
     t15 = min(i1, j1)
     t16 = j1 if t14 else t15
     t17 = i1 if t13 else t16
-    v_i = t17
-    out0 = v_i
+    i_ = t17
+    out0 = i_
     t18 = i1 <= j1
     t19 = s1 if t18 else s3
     t20 = s3 if t14 else t19
     t21 = s1 if t13 else t20
     s2 = t21
     out1 = f4(s2)
-    return s1, s3, p1, v_i, out0, s2, out1
+    return s1, s3, p1, i_, out0, s2, out1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -277,7 +277,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         s1 = f8(0.0)
         s3 = f8(0.0)
         p1 = f8(0)
-        v_i = i8(0)
+        i_ = i8(0)
         s2 = f8(0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
@@ -297,7 +297,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             s1 = s1 + r0
             r0 = pick_s3(t0, n, j1, x_tile)
             s3 = s3 + r0
-        s1, s3, p1, v_i, out0[b], s2, out1[b] = finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, v_i, s2)
+        s1, s3, p1, i_, out0[b], s2, out1[b] = finish(i1, s1, j1, s3, s, n_l, i1_value, p1, j1_value, i_, s2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -111,14 +111,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
@@ -158,22 +159,28 @@ def fold(seen_old, s_old, i1_old, i1_value_old, j1_old, j1_value_old, s1_old, s3
     s_it = 0.0
     i1 = i1_old
     i1_value = i1_value_old
+    i1_at, i1_it = i4(-1), f4(0.0)
     j1 = j1_old
     j1_value = j1_value_old
+    j1_at, j1_it = i4(-1), f4(0.0)
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
-        i1_it = ok[i_l] and comes_first(f8(v_x[i_l]), i1_value, at[i_l], i1)
-        i1_value = sel(i1_it, f8(v_x[i_l]), i1_value)
-        i1 = sel(i1_it, i8(at[i_l]), i1)
-        j1_it = ok[i_l] and comes_first(-f8(v_x[i_l]), -j1_value, at[i_l], j1)
-        j1_value = sel(j1_it, f8(v_x[i_l]), j1_value)
-        j1 = sel(j1_it, i8(at[i_l]), j1)
+        ahead = ok[i_l] & ((i1_at < 0) | beats(v_x[i_l], i1_it) | (i_l == TILE) & comes_first(v_x[i_l], i1_it, i4(at[i_l]), i1_at))
+        i1_it, i1_at = sel(ahead, v_x[i_l], i1_it), sel(ahead, i4(at[i_l]), i1_at)
+        ahead = ok[i_l] & ((j1_at < 0) | beats(-v_x[i_l], -j1_it) | (i_l == TILE) & comes_first(-v_x[i_l], -j1_it, i4(at[i_l]), j1_at))
+        j1_it, j1_at = sel(ahead, v_x[i_l], j1_it), sel(ahead, i4(at[i_l]), j1_at)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
             s_of = 0.0
         unrolled()
     s = s + s_it
+    ahead = (i1_at >= 0) & comes_first(f8(i1_it), i1_value, i1_at, i1)
+    i1_value, i1 = sel(ahead, f8(i1_it), i1_value), sel(ahead, i8(i1_at), i1)
+    ahead = (j1_at >= 0) & comes_first(-f8(j1_it), -j1_value, j1_at, j1)
+    j1_value, j1 = sel(ahead, f8(j1_it), j1_value), sel(ahead, i8(j1_at), j1)
     s1 = rebase_s1(i1_old, i1, s1_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     s3 = rebase_s3(j1_old, j1, s3_old) if seen_old > 0 else s3_old
@@ -183,6 +190,8 @@ def fold(seen_old, s_old, i1_old, i1_value_old, j1_old, j1_value_old, s1_old, s3
     s1_of = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s1_of = s1_of + f8(v_x[i_l] if i4(at[i_l]) == t1 else f4(0))
         s3_of = s3_of + f8(v_x[i_l] if i4(at[i_l]) == t4 else f4(0))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -237,7 +246,7 @@ def value_p1(s, n_l):
 
 
 @cuda.jit(device=True)
-def value_v_i(i1_value, p1, j1_value, i1, j1):
+def value_i(i1_value, p1, j1_value, i1, j1):
     t1 = i1_value - p1
     t3 = -j1_value + p1
     t6 = min(i1, j1)
@@ -245,8 +254,8 @@ def value_v_i(i1_value, p1, j1_value, i1, j1):
 
 
 @cuda.jit(device=True)
-def output_0(v_i):
-    return v_i
+def output_0(i):
+    return i
 
 
 @cuda.jit(device=True)
@@ -266,9 +275,9 @@ def finish(seen, s, i1, i1_value, j1, j1_value, s1, s3):
     s1 = settle_s1(i1, s1)
     s3 = settle_s3(j1, s3)
     p1 = value_p1(s, seen)
-    v_i = value_v_i(i1_value, p1, j1_value, i1, j1)
+    i = value_i(i1_value, p1, j1_value, i1, j1)
     s2 = value_s2(i1_value, p1, j1_value, s1, s3, i1, j1)
-    return output_0(v_i), output_1(s2)
+    return output_0(i), output_1(s2)
 
 
 @cuda.jit(device=True)
@@ -314,8 +323,8 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, s, i1, i1_value, j1, j1_value, s1, s3 = i4(0), 0.0, -1, -inf, -1, inf, 0.0, 0.0
-        first = 0
+        seen, s, i1, i1_value, j1, j1_value, s1, s3 = i4(0), 0.0, i8(-1), -inf, i8(-1), inf, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -327,9 +336,9 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             s = sel(there, part_s[place], 0.0)
-            i1 = sel(there, part_i1[place], -1)
+            i1 = sel(there, part_i1[place], i8(-1))
             i1_value = sel(there, part_i1_value[place], -inf)
-            j1 = sel(there, part_j1[place], -1)
+            j1 = sel(there, part_j1[place], i8(-1))
             j1_value = sel(there, part_j1_value[place], inf)
             s1 = sel(there, part_s1[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
@@ -356,9 +365,9 @@ def make(warps, stage):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                i1 = sel(lane < warps, shared_i1[lane % warps], -1)
+                i1 = sel(lane < warps, shared_i1[lane % warps], i8(-1))
                 i1_value = sel(lane < warps, shared_i1_value[lane % warps], -inf)
-                j1 = sel(lane < warps, shared_j1[lane % warps], -1)
+                j1 = sel(lane < warps, shared_j1[lane % warps], i8(-1))
                 j1_value = sel(lane < warps, shared_j1_value[lane % warps], inf)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)

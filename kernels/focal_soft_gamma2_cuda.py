@@ -216,6 +216,8 @@ def fold(seen_old, m_old, s3_old, s_old, s2_old, s1_old, s4_old, s5_old, s6_old,
     m_of = f4(-inf)
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         s3_of = s3_of + f8(v_t[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -231,6 +233,8 @@ def fold(seen_old, m_old, s3_old, s_old, s2_old, s1_old, s4_old, s5_old, s6_old,
     t1 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -255,6 +259,8 @@ def fold(seen_old, m_old, s3_old, s_old, s2_old, s1_old, s4_old, s5_old, s6_old,
     s5_of = f4(0.0)
     s6_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = v_x[i_l] - f4(t4)
         t6 = t5 * v_t[i_l]
         t7 = fast_exp(t5)
@@ -424,7 +430,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, m, s3, s, s2, s1, s4, s5, s6 = i4(0), (-inf), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_t, even_t, ok, at, v_x, v_t)

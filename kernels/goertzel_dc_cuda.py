@@ -157,15 +157,21 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def make_E1(v_E1, at):
+def make_E1(v_E1, at, ok):
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         v_E1[i_l] = cos(f4(0.4) * f4(i8(at[i_l])))
+        unrolled()
 
 
 @cuda.jit(device=True)
-def make_E2(v_E2, at):
+def make_E2(v_E2, at, ok):
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         v_E2[i_l] = sin(f4(0.4) * f4(i8(at[i_l])))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -204,6 +210,8 @@ def fold(seen_old, s_old, s1_old, s4_old, s2_old, s3_old, ok, v_x, v_E1, v_E2):
     s1_of = f4(0.0)
     s4_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_x[i_l]
         s1_of = s1_of + v_E1[i_l]
         s4_of = s4_of + v_E2[i_l]
@@ -227,6 +235,8 @@ def fold(seen_old, s_old, s1_old, s4_old, s2_old, s3_old, ok, v_x, v_E1, v_E2):
     s2_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = v_x[i_l] - f4(t1)
         s2_of = s2_of + v_E1[i_l] * t2
         s3_of = s3_of + t2 * v_E2[i_l]
@@ -329,12 +339,12 @@ def make(warps, stage):
         v_E1 = cuda.local.array(SLOTS, f4)
         v_E2 = cuda.local.array(SLOTS, f4)
         seen, s, s1, s4, s2, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            make_E1(v_E1, at)
-            make_E2(v_E2, at)
+            make_E1(v_E1, at, ok)
+            make_E2(v_E2, at, ok)
             seen, s, s1, s4, s2, s3 = fold(seen, s, s1, s4, s2, s3, ok, v_x, v_E1, v_E2)
             first += FLIGHT * span
             more = first < vectors

@@ -139,6 +139,8 @@ def fold(seen_old, s_old, ok, v_x):
     s_it = 0.0
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l]) * f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
@@ -161,10 +163,13 @@ def finish(seen, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, v_x, s):
+def map_0(y_0, v_x, s, ok):
     t4 = smaller(1.0, 1.0 / (math.sqrt(s) + 1e-06))
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(f8(v_x[i_l]) * t4)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -225,7 +230,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, s = i4(0), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -253,11 +258,11 @@ def make(warps, stage):
         cuda.syncthreads()
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, v_x, s)
+            map_0(y_0, v_x, s, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -272,7 +272,7 @@ def make(warps, stage, slots, n_c):
     room_S1 = slots * span * 1
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, n_l, items, parts, piece, part_seen, part_s, part_s1, out_0, out_1):
+    def kernel(X, s_X, n_l, items, parts, piece, part_seen, part_s, part_s1, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -284,7 +284,7 @@ def make(warps, stage, slots, n_c):
         row = sel(live, item, i8(0))
         rest = row
         o_X = rest * s_X
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_X = cuda.shared.array(room_X, f4)
@@ -302,7 +302,7 @@ def make(warps, stage, slots, n_c):
             s[word] = f4(0.0)
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

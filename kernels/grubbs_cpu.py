@@ -193,14 +193,14 @@ def fold_0(x, n, real):
     wide_vectors()
     s = real(0.0)
     m2 = real(-inf)
-    v_n = real(inf)
+    n_ = real(inf)
     c0 = middle(x)
     for i_l in range(n):
         s = s + minus(real(x[i_l]), c0)
         m2 = larger(m2, real(x[i_l]))
-        v_n = smaller(v_n, real(x[i_l]))
+        n_ = smaller(n_, real(x[i_l]))
     s = f8(s) + f8(n) * f8(c0)
-    return s, m2, v_n
+    return s, m2, n_
 
 
 @njit(**PART)
@@ -235,7 +235,7 @@ def fold_1(x, p1, n, real):
 
 
 @njit(**PART)
-def finish(s, N, p1, s2, m2, v_n, m, n_l):
+def finish(s, N, p1, s2, m2, n_, m, n_l):
     t1 = s / f8(N)
     p1 = t1
     t2 = p1
@@ -256,7 +256,7 @@ def finish(s, N, p1, s2, m2, v_n, m, n_l):
     t17 = t16 if t6 else s2
     s2 = t17
     t18 = m2 - p1
-    t19 = -v_n
+    t19 = -n_
     t20 = t19 + p1
     t21 = larger(t18, t20)
     m = t21
@@ -265,7 +265,7 @@ def finish(s, N, p1, s2, m2, v_n, m, n_l):
     t24 = np.sqrt(t23)
     t25 = m / t24
     out0 = f4(t25)
-    t26 = m2 - v_n
+    t26 = m2 - n_
     t27 = t26 / t24
     out1 = f4(t27)
     return p1, s2, m, out0, out1
@@ -280,7 +280,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         b = rest
         s = f8(0.0)
         m2 = f8((-inf))
-        v_n = f8(inf)
+        n_ = f8(inf)
         N = i8(0)
         s2 = f8(0.0)
         p1 = f8(0)
@@ -297,7 +297,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
                 r0, r1, r2 = fold_0(x_tile, n, f8)
             s = s + f8(r0)
             m2 = larger(m2, f8(r1))
-            v_n = smaller(v_n, f8(r2))
+            n_ = smaller(n_, f8(r2))
             p1 = value_1(s, N)
             if t0 > begin:
                 s2 = rebase_1(s2, old_p1, p1, old_N)
@@ -308,7 +308,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
                 s2 = s2 + f8(r0)
-        p1, s2, m, out0[b], out1[b] = finish(s, N, p1, s2, m2, v_n, m, n_l)
+        p1, s2, m, out0[b], out1[b] = finish(s, N, p1, s2, m2, n_, m, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -140,16 +140,22 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def make_E1(v_E1, v_x, v_u):
-    t1 = 1.0 / 0.7
+def make_E1(v_E1, v_x, v_u, ok):
     for i_l in range(SLOTS):
-        v_E1[i_l] = (v_x[i_l] - math.log(-math.log(v_u[i_l]))) * f4(t1)
+        if i_l == TILE and (not ok[TILE]):
+            break
+        v_E1[i_l] = v_x[i_l] - math.log(-math.log(v_u[i_l]))
+        unrolled()
 
 
 @cuda.jit(device=True)
-def make_E2(v_E2, v_x, v_u):
+def make_E2(v_E2, v_E1, ok):
+    t1 = 1.0 / 0.7
     for i_l in range(SLOTS):
-        v_E2[i_l] = v_x[i_l] - math.log(-math.log(v_u[i_l]))
+        if i_l == TILE and (not ok[TILE]):
+            break
+        v_E2[i_l] = v_E1[i_l] * f4(t1)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -159,7 +165,7 @@ def rebase_s(m, m_new, s):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, s_old, ok, v_E1, v_E2):
+def fold(seen_old, m_old, s_old, ok, v_E2, v_E1):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
@@ -170,7 +176,9 @@ def fold(seen_old, m_old, s_old, ok, v_E1, v_E2):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
-        m_of = larger(m_of, v_E1[i_l])
+        if i_l == TILE and (not ok[TILE]):
+            break
+        m_of = larger(m_of, v_E2[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
@@ -182,7 +190,9 @@ def fold(seen_old, m_old, s_old, ok, v_E1, v_E2):
     t3 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
-        s_of = s_of + fast_exp(f4(t1) * v_E2[i_l] - f4(t3))
+        if i_l == TILE and (not ok[TILE]):
+            break
+        s_of = s_of + fast_exp(f4(t1) * v_E1[i_l] - f4(t3))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
             s_of = f4(0.0)
@@ -214,10 +224,13 @@ def finish(seen, m, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s, v_E1, m):
+def map_0(y_0, s, v_E2, m, ok):
     t1 = 1.0 / s
     for i_l in range(SLOTS):
-        y_0[i_l] = fast_exp(v_E1[i_l] - f4(m)) * f4(t1)
+        if i_l == TILE and (not ok[TILE]):
+            break
+        y_0[i_l] = fast_exp(v_E2[i_l] - f4(m)) * f4(t1)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -290,13 +303,13 @@ def make(warps, stage):
         v_E2 = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_u, even_u, ok, at, v_x, v_u)
-            make_E1(v_E1, v_x, v_u)
-            make_E2(v_E2, v_x, v_u)
-            seen, m, s = fold(seen, m, s, ok, v_E1, v_E2)
+            make_E1(v_E1, v_x, v_u, ok)
+            make_E2(v_E2, v_E1, ok)
+            seen, m, s = fold(seen, m, s, ok, v_E2, v_E1)
             first += FLIGHT * span
             more = first < vectors
         seen, m, s = combine(seen, m, s, 32)
@@ -326,13 +339,13 @@ def make(warps, stage):
         m = final_m[place]
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_u, even_u, ok, at, v_x, v_u)
-                make_E1(v_E1, v_x, v_u)
-                make_E2(v_E2, v_x, v_u)
-            map_0(y_0, s, v_E1, m)
+                make_E1(v_E1, v_x, v_u, ok)
+                make_E2(v_E2, v_E1, ok)
+            map_0(y_0, s, v_E2, m, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

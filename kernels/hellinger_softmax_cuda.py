@@ -169,6 +169,8 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, s1_old, ok, v_x, v_y):
     m_of = f4(-inf)
     m2_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         m2_of = larger(m2_of, v_y[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -191,6 +193,8 @@ def fold(seen_old, m_old, m2_old, s_old, s2_old, s1_old, ok, v_x, v_y):
     s2_of = f4(0.0)
     s1_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = v_x[i_l] - f4(t1)
         s_of = s_of + fast_exp(t2)
         t5 = v_y[i_l] - f4(t4)
@@ -320,7 +324,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_y = cuda.local.array(SLOTS, f4)
         seen, m, m2, s, s2, s1 = i4(0), (-inf), (-inf), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_y, even_y, ok, at, v_x, v_y)

@@ -139,6 +139,8 @@ def fold(seen_old, s_old, s1_old, s4_old, ok, v_x):
     s1_of = f4(0.0)
     s4_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_x[i_l]
         s1_of = s1_of + v_x[i_l] * v_x[i_l]
         t2 = v_x[i_l]
@@ -244,7 +246,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s1, s4 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

@@ -148,8 +148,8 @@ def sweep(first, last, tile, block, b_a, a, b_p, p, b_n_, n_, b_t, t, n_l, out0,
             a_tile = a[b_a[b], t0:t0 + n]
             t_tile = t[b_t[b], t0:t0 + n]
             p_tile = p[b_p[b], t0:t0 + n]
-            v_n__tile = n_[b_n_[b], t0:t0 + n]
-            r0, r1, r2 = fold_0(a_tile, t_tile, p_tile, v_n__tile, n)
+            n__tile = n_[b_n_[b], t0:t0 + n]
+            r0, r1, r2 = fold_0(a_tile, t_tile, p_tile, n__tile, n)
             s = s + r0
             s2 = s2 + r1
             s3 = s3 + r2

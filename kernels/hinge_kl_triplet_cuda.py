@@ -144,6 +144,8 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_a, v_t, v_p, v_n_):
     s2_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + larger(f4(1.0) - v_a[i_l] * v_t[i_l], f4(0.0))
         s2_of = s2_of + larger(abs(v_a[i_l] - v_p[i_l]) - abs(v_a[i_l] - v_n_[i_l]) + f4(1.0), f4(0.0))
         t11 = abs(v_p[i_l])
@@ -265,7 +267,7 @@ def make(warps, stage):
         v_n_ = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_a, p_p, p_n_, p_t, even_p, even_n_, even_t, ok, at, v_a, v_p, v_n_, v_t)

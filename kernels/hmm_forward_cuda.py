@@ -448,7 +448,7 @@ def make(warps, stage, slots, n_s, n_t):
     words_pi = n_s
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vE, s_E, vA, s_A, pi, s_pi, n_l, items, parts, piece, part_seen, part_h1, part_h, part_h4, part_h5, part_h6, part_h2, part_h7, part_h8, part_h9, part_h3, part_h10, part_h11, part_e, out_0):
+    def kernel(E, s_E, A, s_A, pi, s_pi, n_l, items, parts, piece, part_seen, part_h1, part_h, part_h4, part_h5, part_h6, part_h2, part_h7, part_h8, part_h9, part_h3, part_h10, part_h11, part_e, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -460,9 +460,9 @@ def make(warps, stage, slots, n_s, n_t):
         row = sel(live, item, i8(0))
         rest = row
         o_E = rest * s_E
-        p_E = address(vE) + o_E * SIZE
+        p_E = address(E) + o_E * SIZE
         o_A = rest * s_A
-        p_A = address(vA) + o_A * SIZE
+        p_A = address(A) + o_A * SIZE
         o_pi = rest * s_pi
         p_pi = address(pi) + o_pi * SIZE
         cells_A = cuda.shared.array(words_A, f4)
@@ -482,7 +482,7 @@ def make(warps, stage, slots, n_s, n_t):
         cells_S5 = cuda.shared.array(room_S5, f4)
         cells_S6 = cuda.shared.array(room_S6, f4)
         seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

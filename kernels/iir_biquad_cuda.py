@@ -262,7 +262,7 @@ def make(warps, stage, slots):
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
         seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = i4(0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

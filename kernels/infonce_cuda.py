@@ -157,6 +157,8 @@ def fold(seen_old, m_old, s3_old, s2_old, ok, v_s, v_t):
     m_of = -inf
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, f8(v_s[i_l]) * t1)
         s3_of = s3_of + f8(v_s[i_l]) * f8(v_t[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -172,6 +174,8 @@ def fold(seen_old, m_old, s3_old, s2_old, ok, v_s, v_t):
     t5 = m if math.isfinite(m) else 0.0
     s2_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s2_of = s2_of + fast_exp(f4(t1) * v_s[i_l] - f4(t5))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s2_it = s2_it + sel(ok[i_l], s2_of, f4(0.0))
@@ -263,7 +267,7 @@ def make(warps, stage):
         v_s = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, m, s3, s2 = i4(0), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_s, p_t, even_t, ok, at, v_s, v_t)

@@ -158,6 +158,8 @@ def fold(seen_old, m_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, abs(v_x[i_l]))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -185,10 +187,13 @@ def finish(seen, m):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, m, v_x):
+def map_0(y_0, m, v_x, ok):
     t2 = 1.0 / (m / 127.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(smaller(larger(rint(f8(v_x[i_l]) * t2), -127.0), 127.0))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -249,7 +254,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m = i4(0), (-inf)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -279,11 +284,11 @@ def make(warps, stage):
         cuda.syncthreads()
         m = final_m[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, m, v_x)
+            map_0(y_0, m, v_x, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

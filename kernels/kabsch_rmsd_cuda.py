@@ -168,82 +168,82 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(into, vN, s, n_plane):
-    t1 = 1.0 / f8(vN)
+def value_p1(into, N, s, n_plane):
+    t1 = 1.0 / f8(N)
     for i_plane in range(n_plane):
         into[i_plane] = s[i_plane] * t1
 
 
 @cuda.jit(device=True)
-def value_p2(into, vN, s2, n_plane):
-    t1 = 1.0 / f8(vN)
+def value_p2(into, N, s2, n_plane):
+    t1 = 1.0 / f8(N)
     for i_plane in range(n_plane):
         into[i_plane] = s2[i_plane] * t1
 
 
 @cuda.jit(device=True)
-def rebase_s1(into, n_plane, s1, p1, p1_new, p2, p2_new, vN, n_plane__1):
+def rebase_s1(into, n_plane, s1, p1, p1_new, p2, p2_new, N, n_plane__1):
     for i_plane in range(n_plane):
         t2 = p1_new[i_plane] if math.isfinite(p1_new[i_plane]) else 0.0
         t3 = (p1[i_plane] if math.isfinite(p1[i_plane]) else 0.0) - t2
         for i_plane__1 in range(n_plane__1):
             t5 = p2_new[i_plane__1] if math.isfinite(p2_new[i_plane__1]) else 0.0
             t7 = t3 * ((p2[i_plane__1] if math.isfinite(p2[i_plane__1]) else 0.0) - t5)
-            t9 = s1[i_plane * n_plane + i_plane__1] + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+            t9 = s1[i_plane * n_plane + i_plane__1] + (0.0 if f8(N) == 0.0 else t7 * f8(N))
             into[i_plane * n_plane + i_plane__1] = t9
 
 
 @cuda.jit(device=True)
-def rebase_s6(into, n_plane, s6, p1, p1_new, vN, n_plane__1):
+def rebase_s6(into, n_plane, s6, p1, p1_new, N, n_plane__1):
     for i_plane in range(n_plane):
         t2 = p1_new[i_plane] if math.isfinite(p1_new[i_plane]) else 0.0
         t3 = (p1[i_plane] if math.isfinite(p1[i_plane]) else 0.0) - t2
         for i_plane__1 in range(n_plane__1):
             t5 = p1_new[i_plane__1] if math.isfinite(p1_new[i_plane__1]) else 0.0
             t7 = t3 * ((p1[i_plane__1] if math.isfinite(p1[i_plane__1]) else 0.0) - t5)
-            t9 = s6[i_plane * n_plane + i_plane__1] + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+            t9 = s6[i_plane * n_plane + i_plane__1] + (0.0 if f8(N) == 0.0 else t7 * f8(N))
             into[i_plane * n_plane + i_plane__1] = t9
 
 
 @cuda.jit(device=True)
-def rebase_s7(into, n_plane, s7, p2, p2_new, vN, n_plane__1):
+def rebase_s7(into, n_plane, s7, p2, p2_new, N, n_plane__1):
     for i_plane in range(n_plane):
         t2 = p2_new[i_plane] if math.isfinite(p2_new[i_plane]) else 0.0
         t3 = (p2[i_plane] if math.isfinite(p2[i_plane]) else 0.0) - t2
         for i_plane__1 in range(n_plane__1):
             t5 = p2_new[i_plane__1] if math.isfinite(p2_new[i_plane__1]) else 0.0
             t7 = t3 * ((p2[i_plane__1] if math.isfinite(p2[i_plane__1]) else 0.0) - t5)
-            t9 = s7[i_plane * n_plane + i_plane__1] + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+            t9 = s7[i_plane * n_plane + i_plane__1] + (0.0 if f8(N) == 0.0 else t7 * f8(N))
             into[i_plane * n_plane + i_plane__1] = t9
 
 
 @cuda.jit(device=True)
-def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7):
+def fold(seen_old, N_old, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, vN_old
+        return seen_old, N_old
     seen = i4(seen_old + many)
     for word in range(n_plane):
         s_old[word] = s[word]
     for word in range(n_plane):
         s2_old[word] = s2[word]
-    value_p1(p1_old, vN_old, s_old, n_plane)
-    value_p2(p2_old, vN_old, s2_old, n_plane)
-    vN = vN_old + 1 * many
+    value_p1(p1_old, N_old, s_old, n_plane)
+    value_p2(p2_old, N_old, s2_old, n_plane)
+    N = N_old + 1 * many
     for i_l in range(slots):
         for i_plane in range(n_plane):
             s[i_plane] = s[i_plane] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_X[cell(i_l * span + thread, n_plane, i_plane + skew_X, shift_X, mask_X)]), 0.0)
             s2[i_plane] = s2[i_plane] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_Y[cell(i_l * span + thread, n_plane, i_plane + skew_Y, shift_Y, mask_Y)]), 0.0)
-    value_p1(p1, vN, s, n_plane)
-    value_p2(p2, vN, s2, n_plane)
+    value_p1(p1, N, s, n_plane)
+    value_p2(p2, N, s2, n_plane)
     if seen_old > 0:
-        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, vN_old, n_plane__1)
+        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, N_old, n_plane__1)
     if seen_old > 0:
-        rebase_s6(s6, n_plane, s6, p1_old, p1, vN_old, n_plane__1)
+        rebase_s6(s6, n_plane, s6, p1_old, p1, N_old, n_plane__1)
     if seen_old > 0:
-        rebase_s7(s7, n_plane, s7, p2_old, p2, vN_old, n_plane__1)
+        rebase_s7(s7, n_plane, s7, p2_old, p2, N_old, n_plane__1)
     for i_l in range(slots):
         for i_plane in range(n_plane):
             t1 = f4(p1[i_plane]) if math.isfinite(f4(p1[i_plane])) else f4(0.0)
@@ -260,19 +260,19 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_plane, s_old, s
                 s6[i_plane * n_plane + i_plane__1] = s6[i_plane * n_plane + i_plane__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t8), 0.0)
                 t11 = t10 * t4
                 s7[i_plane * n_plane + i_plane__1] = s7[i_plane * n_plane + i_plane__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t11), 0.0)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def combine(seen_old, vN_old, width, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7):
+def combine(seen_old, N_old, width, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7):
     seen = sum_over(seen_old, width)
     for word in range(n_plane):
         s_old[word] = s[word]
     for word in range(n_plane):
         s2_old[word] = s2[word]
-    value_p1(p1_old, vN_old, s_old, n_plane)
-    value_p2(p2_old, vN_old, s2_old, n_plane)
-    vN = sum_over(vN_old, width)
+    value_p1(p1_old, N_old, s_old, n_plane)
+    value_p2(p2_old, N_old, s2_old, n_plane)
+    N = sum_over(N_old, width)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
@@ -283,14 +283,14 @@ def combine(seen_old, vN_old, width, n_plane, s_old, s, s2_old, s2, p1_old, p2_o
         if by > 0:
             for word in range(n_plane):
                 s2[word] = s2[word] + cuda.shfl_xor_sync(4294967295, s2[word], by)
-    value_p1(p1, vN, s, n_plane)
-    value_p2(p2, vN, s2, n_plane)
+    value_p1(p1, N, s, n_plane)
+    value_p2(p2, N, s2, n_plane)
     if seen_old > 0:
-        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, vN_old, n_plane__1)
+        rebase_s1(s1, n_plane, s1, p1_old, p1, p2_old, p2, N_old, n_plane__1)
     if seen_old > 0:
-        rebase_s6(s6, n_plane, s6, p1_old, p1, vN_old, n_plane__1)
+        rebase_s6(s6, n_plane, s6, p1_old, p1, N_old, n_plane__1)
     if seen_old > 0:
-        rebase_s7(s7, n_plane, s7, p2_old, p2, vN_old, n_plane__1)
+        rebase_s7(s7, n_plane, s7, p2_old, p2, N_old, n_plane__1)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
@@ -306,11 +306,11 @@ def combine(seen_old, vN_old, width, n_plane, s_old, s, s2_old, s2, p1_old, p2_o
         if by > 0:
             for word in range(n_plane * n_plane):
                 s7[word] = s7[word] + cuda.shfl_xor_sync(4294967295, s7[word], by)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def settle_s1(into, n_plane, p1, p2, s1, vN, n_plane__1):
+def settle_s1(into, n_plane, p1, p2, s1, N, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p1[i_plane]
         t2 = t1 - t1
@@ -318,14 +318,14 @@ def settle_s1(into, n_plane, p1, p2, s1, vN, n_plane__1):
         for i_plane__1 in range(n_plane__1):
             t3 = p2[i_plane__1]
             t6 = 1.0 + t2 * (t3 - t3)
-            t18 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
-            t20 = s1[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t19 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1]) * f8(N)
+            t20 = s1[i_plane * n_plane + i_plane__1] + t19
             t21 = t20 if s1[i_plane * n_plane + i_plane__1] - s1[i_plane * n_plane + i_plane__1] == 0.0 else nan
             into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s1[i_plane * n_plane + i_plane__1]
 
 
 @cuda.jit(device=True)
-def settle_s6(into, n_plane, p1, s6, vN, n_plane__1):
+def settle_s6(into, n_plane, p1, s6, N, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p1[i_plane]
         t2 = t1 - t1
@@ -333,14 +333,14 @@ def settle_s6(into, n_plane, p1, s6, vN, n_plane__1):
         for i_plane__1 in range(n_plane__1):
             t3 = p1[i_plane__1]
             t6 = 1.0 + t2 * (t3 - t3)
-            t18 = t13 * ((p1[i_plane__1] if p1[i_plane__1] - p1[i_plane__1] == 0.0 else f8(0)) - p1[i_plane__1])
-            t20 = s6[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t19 = t13 * ((p1[i_plane__1] if p1[i_plane__1] - p1[i_plane__1] == 0.0 else f8(0)) - p1[i_plane__1]) * f8(N)
+            t20 = s6[i_plane * n_plane + i_plane__1] + t19
             t21 = t20 if s6[i_plane * n_plane + i_plane__1] - s6[i_plane * n_plane + i_plane__1] == 0.0 else nan
             into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s6[i_plane * n_plane + i_plane__1]
 
 
 @cuda.jit(device=True)
-def settle_s7(into, n_plane, p2, s7, vN, n_plane__1):
+def settle_s7(into, n_plane, p2, s7, N, n_plane__1):
     for i_plane in range(n_plane):
         t1 = p2[i_plane]
         t2 = t1 - t1
@@ -348,8 +348,8 @@ def settle_s7(into, n_plane, p2, s7, vN, n_plane__1):
         for i_plane__1 in range(n_plane__1):
             t3 = p2[i_plane__1]
             t6 = 1.0 + t2 * (t3 - t3)
-            t18 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1])
-            t20 = s7[i_plane * n_plane + i_plane__1] + t18 * f8(vN)
+            t19 = t13 * ((p2[i_plane__1] if p2[i_plane__1] - p2[i_plane__1] == 0.0 else f8(0)) - p2[i_plane__1]) * f8(N)
+            t20 = s7[i_plane * n_plane + i_plane__1] + t19
             t21 = t20 if s7[i_plane * n_plane + i_plane__1] - s7[i_plane * n_plane + i_plane__1] == 0.0 else nan
             into[i_plane * n_plane + i_plane__1] = t21 if t6 != t6 else s7[i_plane * n_plane + i_plane__1]
 
@@ -502,12 +502,12 @@ def output_0(s5, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, vN, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2):
-    value_p1(p1, vN, s, n_plane)
-    value_p2(p2, vN, s2, n_plane)
-    settle_s1(s1, n_plane, p1, p2, s1, vN, n_plane__1)
-    settle_s6(s6, n_plane, p1, s6, vN, n_plane__1)
-    settle_s7(s7, n_plane, p2, s7, vN, n_plane__1)
+def finish(seen, N, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2):
+    value_p1(p1, N, s, n_plane)
+    value_p2(p2, N, s2, n_plane)
+    settle_s1(s1, n_plane, p1, p2, s1, N, n_plane__1)
+    settle_s6(s6, n_plane, p1, s6, N, n_plane__1)
+    settle_s7(s7, n_plane, p2, s7, N, n_plane__1)
     s3 = value_s3(s1, n_plane, n_plane__2)
     s4 = value_s4(s1, n_plane, n_plane__2)
     p3 = value_p3(s3, s4)
@@ -549,7 +549,7 @@ def make(warps, stage, slots, n_plane):
     room_Y = max(steps_Y * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, vY, s_Y, n_l, items, parts, piece, part_seen, part_vN, part_s, part_s2, part_s1, part_s6, part_s7, out_0):
+    def kernel(X, s_X, Y, s_Y, n_l, items, parts, piece, part_seen, part_N, part_s, part_s2, part_s1, part_s6, part_s7, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -561,9 +561,9 @@ def make(warps, stage, slots, n_plane):
         row = sel(live, item, i8(0))
         rest = row
         o_X = rest * s_X
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         o_Y = rest * s_Y
-        p_Y = address(vY) + o_Y * SIZE
+        p_Y = address(Y) + o_Y * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_X = cuda.shared.array(room_X, f4)
@@ -579,7 +579,7 @@ def make(warps, stage, slots, n_plane):
         s2_old = cuda.local.array(words_s2_old, f8)
         p1_old = cuda.local.array(words_p1_old, f8)
         p2_old = cuda.local.array(words_p2_old, f8)
-        seen, vN = i4(0), 0
+        seen, N = i4(0), i8(0)
         for word in range(words_s):
             s[word] = 0.0
         for word in range(words_s2):
@@ -590,7 +590,7 @@ def make(warps, stage, slots, n_plane):
             s6[word] = 0.0
         for word in range(words_s7):
             s7[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -601,14 +601,14 @@ def make(warps, stage, slots, n_plane):
             skew_Y = lead // SIZE % (32 // SIZE)
             stage_real(cells_Y, lead - skew_Y * SIZE, skew_Y, skew_Y + min(slots * span, length - first) * words_Y, steps_Y, shift_Y, mask_Y, thread, span)
             cuda.syncthreads()
-            seen, vN = fold(seen, vN, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7)
+            seen, N = fold(seen, N, slots, first, span, thread, length, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, cells_X, skew_X, shift_X, mask_X, cells_Y, skew_Y, shift_Y, mask_Y, p1, p2, n_plane__1, s1, s6, s7)
             first += slots * span
             more = first < length
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             for word in range(words_s):
                 s[word] = sel(there, part_s[place * words_s + word], 0.0)
             for word in range(words_s2):
@@ -619,9 +619,9 @@ def make(warps, stage, slots, n_plane):
                 s6[word] = sel(there, part_s6[place * words_s6 + word], 0.0)
             for word in range(words_s7):
                 s7[word] = sel(there, part_s7[place * words_s7 + word], 0.0)
-        seen, vN = combine(seen, vN, 32, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
+        seen, N = combine(seen, N, 32, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
         shared_seen = cuda.shared.array(32, i4)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(room_s, f8)
         shared_s2 = cuda.shared.array(room_s2, f8)
         shared_s1 = cuda.shared.array(room_s1, f8)
@@ -630,7 +630,7 @@ def make(warps, stage, slots, n_plane):
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 for word in range(words_s):
                     shared_s[warp * (words_s | 1) + word] = s[word]
                 for word in range(words_s2):
@@ -644,7 +644,7 @@ def make(warps, stage, slots, n_plane):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 for word in range(words_s):
                     s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
                 for word in range(words_s2):
@@ -655,11 +655,11 @@ def make(warps, stage, slots, n_plane):
                     s6[word] = sel(lane < warps, shared_s6[lane % warps * (words_s6 | 1) + word], 0.0)
                 for word in range(words_s7):
                     s7[word] = sel(lane < warps, shared_s7[lane % warps * (words_s7 | 1) + word], 0.0)
-                seen, vN = combine(seen, vN, warps, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
+                seen, N = combine(seen, N, warps, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 for word in range(words_s):
                     part_s[(item * parts + part) * words_s + word] = s[word]
                 for word in range(words_s2):
@@ -671,7 +671,7 @@ def make(warps, stage, slots, n_plane):
                 for word in range(words_s7):
                     part_s7[(item * parts + part) * words_s7 + word] = s7[word]
         elif warp == 0 or alone:
-            result_0 = finish(seen, vN, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2)
+            result_0 = finish(seen, N, p1, n_plane, s, p2, s2, s1, n_plane__1, s6, s7, n_plane__2)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -257,7 +257,7 @@ def make(warps, stage, slots):
         length = max(min(piece, n_l - begin), i8(0))
         cells_y = cuda.shared.array(room_y, f4)
         seen, q1, h1, h3, h4, h5, h6, h7 = i4(0), 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

@@ -131,67 +131,67 @@ def make_S1(span, thread, cells_S1, cells_X, cells_W, n_k, skew_W, shift_W, mask
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s2_old, slots, first, span, thread, length, cells_S1):
+def fold(seen_old, s_old, N_old, s2_old, slots, first, span, thread, length, cells_S1):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s2_old
+        return seen_old, s_old, N_old, s2_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = s_old
     s_it = f4(0.0)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     for i_l in range(slots):
         s_it = s_it + sel(i4(first + i_l * span + thread) < i4(length), cells_S1[i_l * span + thread], f4(0.0))
     s = s + f8(s_it)
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = f4(0.0)
     t1 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t2 = cells_S1[i_l * span + thread] - f4(t1)
         s2_it = s2_it + sel(i4(first + i_l * span + thread) < i4(length), t2 * t2, f4(0.0))
     s2 = s2 + f8(s2_it)
-    return seen, s, vN, s2
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s2_old, width):
+def combine(seen_old, s_old, N_old, s2_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s2
+    N = sum_over(N_old, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s2):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, s, N, s2):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     return s, s2
 
 
@@ -226,7 +226,7 @@ def make(warps, stage, slots, n_k):
     words_X = n_k
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, vW, s_W, y, s_y, n_m, n_l, items, parts, piece, out_0):
+    def kernel(X, s_X, W, s_W, y, s_y, n_m, n_l, items, parts, piece, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -240,9 +240,9 @@ def make(warps, stage, slots, n_k):
         i_m = rest % n_m
         rest //= n_m
         o_X = rest * s_X + (i_m) * n_k
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         o_W = rest * s_W
-        p_W = address(vW) + o_W * SIZE
+        p_W = address(W) + o_W * SIZE
         o_y = rest * s_y + (i_m) * n_l
         p_y = address(y) + o_y * SIZE
         cells_X = cuda.shared.array(words_X, f4)
@@ -254,8 +254,8 @@ def make(warps, stage, slots, n_k):
         cells_W = cuda.shared.array(room_W, f4)
         cells_y = cuda.shared.array(room_y, f4)
         cells_S1 = cuda.shared.array(room_S1, f4)
-        seen, s, vN, s2 = i4(0), 0.0, 0, 0.0
-        first = 0
+        seen, s, N, s2 = i4(0), 0.0, i8(0), 0.0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -267,32 +267,32 @@ def make(warps, stage, slots, n_k):
             stage_real(cells_y, lead - skew_y * SIZE, skew_y, skew_y + min(slots * span, length - first) * words_y, steps_y, shift_y, mask_y, thread, span)
             cuda.syncthreads()
             make_S1(span, thread, cells_S1, cells_X, cells_W, n_k, skew_W, shift_W, mask_W, slots)
-            seen, s, vN, s2 = fold(seen, s, vN, s2, slots, first, span, thread, length, cells_S1)
+            seen, s, N, s2 = fold(seen, s, N, s2, slots, first, span, thread, length, cells_S1)
             first += slots * span
             more = first < length
-        seen, s, vN, s2 = combine(seen, s, vN, s2, 32)
+        seen, s, N, s2 = combine(seen, s, N, s2, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s2 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s2[warp] = s2
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                seen, s, vN, s2 = combine(seen, s, vN, s2, warps)
+                seen, s, N, s2 = combine(seen, s, N, s2, warps)
         place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
         final_s = cuda.shared.array(ROWS, f8)
         final_s2 = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
-            s, s2 = finish(seen, s, vN, s2)
+            s, s2 = finish(seen, s, N, s2)
             if thread == 0:
                 final_s[place] = s
                 final_s2[place] = s2
@@ -300,7 +300,7 @@ def make(warps, stage, slots, n_k):
         s = final_s[place]
         s2 = final_s2[place]
         long = first > slots * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 cuda.syncthreads()

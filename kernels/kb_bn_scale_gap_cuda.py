@@ -151,14 +151,14 @@ def value_s(s1):
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
@@ -174,18 +174,18 @@ def rebase_s8(s8, p1, p1_new, s6):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old, ok, v_x, v_c):
+def fold(seen_old, s1_old, N_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old, ok, v_x, v_c):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old
+        return seen_old, s1_old, N_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old
     seen = i4(seen_old + many)
     s_old = value_s(s1_old)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s1 = s1_old
     s1_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     any1 = any1_old
     any1_it = False
     s4 = s4_old
@@ -200,6 +200,8 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     any2_of = False
     s6_of = 0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s1_of = s1_of + f8(v_x[i_l])
         t1 = v_c[i_l] == f4(0.0)
         any1_of = any1_of | t1
@@ -225,8 +227,8 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     any2 = any2 | any2_it
     s6 = s6 + s6_it
     s = value_s(s1)
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     s7 = rebase_s7(s7_old, p1_old, p1, s4_old) if seen_old > 0 else s7_old
     s7_it = 0.0
@@ -237,6 +239,8 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     s7_of = 0.0
     s8_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = f8(f4(0.5)) * f8(v_x[i_l]) - t4
         s2_of = s2_of + t5 * t5
         s7_of = s7_of + sel(v_c[i_l] == f4(0.0), t5, 0.0)
@@ -252,35 +256,35 @@ def fold(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s
     s2 = s2 + s2_it
     s7 = s7 + s7_it
     s8 = s8 + s8_it
-    return seen, s1, vN, any1, s4, any2, s6, s2, s7, s8
+    return seen, s1, N, any1, s4, any2, s6, s2, s7, s8
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s1_old, vN_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old, width):
+def combine(seen_old, s1_old, N_old, any1_old, s4_old, any2_old, s6_old, s2_old, s7_old, s8_old, width):
     seen = sum_over(seen_old, width)
     s_old = value_s(s1_old)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s1 = sum_over(s1_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     any1 = max_over(sel(any1_old, i4(1), i4(0)), width) != 0
     s4 = sum_over(s4_old, width)
     any2 = max_over(sel(any2_old, i4(1), i4(0)), width) != 0
     s6 = sum_over(s6_old, width)
     s = value_s(s1)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
     s7 = sum_over(rebase_s7(s7_old, p1_old, p1, s4_old) if seen_old > 0 else 0.0, width)
     s8 = sum_over(rebase_s8(s8_old, p1_old, p1, s6_old) if seen_old > 0 else 0.0, width)
-    return seen, s1, vN, any1, s4, any2, s6, s2, s7, s8
+    return seen, s1, N, any1, s4, any2, s6, s2, s7, s8
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
@@ -301,8 +305,8 @@ def settle_s8(p1, any2, s8, s6):
 
 
 @cuda.jit(device=True)
-def value_p2(s2, vN):
-    return math.sqrt(s2 / f8(vN) + 1e-05)
+def value_p2(s2, N):
+    return math.sqrt(s2 / f8(N) + 1e-05)
 
 
 @cuda.jit(device=True)
@@ -326,13 +330,13 @@ def output_1(s5, s6):
 
 
 @cuda.jit(device=True)
-def finish(seen, s1, vN, any1, s4, any2, s6, s2, s7, s8):
+def finish(seen, s1, N, any1, s4, any2, s6, s2, s7, s8):
     s = value_s(s1)
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     s7 = settle_s7(p1, any1, s7, s4)
     s8 = settle_s8(p1, any2, s8, s6)
-    p2 = value_p2(s2, vN)
+    p2 = value_p2(s2, N)
     s3 = value_s3(any1, p2, s7)
     s5 = value_s5(any2, p2, s8)
     return output_0(s3, s4), output_1(s5, s6)
@@ -366,7 +370,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, c, s_c, n_l, items, parts, piece, part_seen, part_s1, part_vN, part_any1, part_s4, part_any2, part_s6, part_s2, part_s7, part_s8, out_0, out_1):
+    def kernel(x, s_x, c, s_c, n_l, items, parts, piece, part_seen, part_s1, part_N, part_any1, part_s4, part_any2, part_s6, part_s2, part_s7, part_s8, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -391,12 +395,12 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_c = cuda.local.array(SLOTS, f4)
-        seen, s1, vN, any1, s4, any2, s6, s2, s7, s8 = i4(0), 0.0, 0, False, 0, False, 0, 0.0, 0.0, 0.0
-        first = 0
+        seen, s1, N, any1, s4, any2, s6, s2, s7, s8 = i4(0), 0.0, i8(0), b1(False), i8(0), b1(False), i8(0), 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_c, even_c, ok, at, v_x, v_c)
-            seen, s1, vN, any1, s4, any2, s6, s2, s7, s8 = fold(seen, s1, vN, any1, s4, any2, s6, s2, s7, s8, ok, v_x, v_c)
+            seen, s1, N, any1, s4, any2, s6, s2, s7, s8 = fold(seen, s1, N, any1, s4, any2, s6, s2, s7, s8, ok, v_x, v_c)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -404,18 +408,18 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             s1 = sel(there, part_s1[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
-            any1 = sel(there, part_any1[place], False)
-            s4 = sel(there, part_s4[place], 0)
-            any2 = sel(there, part_any2[place], False)
-            s6 = sel(there, part_s6[place], 0)
+            N = sel(there, part_N[place], i8(0))
+            any1 = sel(there, part_any1[place], b1(False))
+            s4 = sel(there, part_s4[place], i8(0))
+            any2 = sel(there, part_any2[place], b1(False))
+            s6 = sel(there, part_s6[place], i8(0))
             s2 = sel(there, part_s2[place], 0.0)
             s7 = sel(there, part_s7[place], 0.0)
             s8 = sel(there, part_s8[place], 0.0)
-        seen, s1, vN, any1, s4, any2, s6, s2, s7, s8 = combine(seen, s1, vN, any1, s4, any2, s6, s2, s7, s8, 32)
+        seen, s1, N, any1, s4, any2, s6, s2, s7, s8 = combine(seen, s1, N, any1, s4, any2, s6, s2, s7, s8, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s1 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_any1 = cuda.shared.array(32, b1)
         shared_s4 = cuda.shared.array(32, i8)
         shared_any2 = cuda.shared.array(32, b1)
@@ -427,7 +431,7 @@ def make(warps, stage):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s1[warp] = s1
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_any1[warp] = any1
                 shared_s4[warp] = s4
                 shared_any2[warp] = any2
@@ -439,20 +443,20 @@ def make(warps, stage):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
-                s4 = sel(lane < warps, shared_s4[lane % warps], 0)
-                any2 = sel(lane < warps, shared_any2[lane % warps], False)
-                s6 = sel(lane < warps, shared_s6[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
+                s4 = sel(lane < warps, shared_s4[lane % warps], i8(0))
+                any2 = sel(lane < warps, shared_any2[lane % warps], b1(False))
+                s6 = sel(lane < warps, shared_s6[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
                 s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
-                seen, s1, vN, any1, s4, any2, s6, s2, s7, s8 = combine(seen, s1, vN, any1, s4, any2, s6, s2, s7, s8, warps)
+                seen, s1, N, any1, s4, any2, s6, s2, s7, s8 = combine(seen, s1, N, any1, s4, any2, s6, s2, s7, s8, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s1[item * parts + part] = s1
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_any1[item * parts + part] = any1
                 part_s4[item * parts + part] = s4
                 part_any2[item * parts + part] = any2
@@ -461,7 +465,7 @@ def make(warps, stage):
                 part_s7[item * parts + part] = s7
                 part_s8[item * parts + part] = s8
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, s1, vN, any1, s4, any2, s6, s2, s7, s8)
+            result_0, result_1 = finish(seen, s1, N, any1, s4, any2, s6, s2, s7, s8)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -124,15 +124,22 @@ def chunk_at(row, chunk, width, height):
     return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
 
 @cuda.jit(device=True, forceinline=True)
+def further(place, rows, chunks, width, height):
+    """So many rows and chunks further on, if both have no bits in common with the row and the chunk at `place`: where these are known, so is the distance."""
+    distance = chunk_at(rows, chunks, width, height)
+    return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
     """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(min(rows, height)), i4(min(columns, width))
+    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
+    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
     for panel in range(width // 128):
         chunk = i4((thread & 7) + 8 * panel)
-        there = chunk * CHUNK < columns
+        there = i4(chunk * CHUNK) < columns
         for i in range(height * 8 // threads):
-            row = i4(first + i * (threads // 8))
-            place, origin = i4(to + chunk_at(row, chunk, width, height)), source + i8(row) * stride + chunk * 16
+            row = i4(first + i4(i * (threads // 8)))
+            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
             if vector:
                 copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
             else:
@@ -152,10 +159,11 @@ def keep_chunk(place, v):
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    left, right = i4(left + chunk_at(i4(lane >> 2), 0, width, 16)), i4(right + chunk_at(i4(2 * (lane & 3)), 0, width, tile))
     for k in range(4 * steps):
-        a, b = load_four(i4(left + chunk_at(lane // 4, k, width, 16))), load_four(i4(left + chunk_at(lane // 4 + 8, k, width, 16)))
+        a, b = load_four(further(left, 0, k, width, 16)), load_four(further(left, 8, k, width, 16))
         for i in range(tile // 4):
-            c = load_four(i4(right + chunk_at(8 * (i // 2) + 2 * (lane % 4) + i % 2, k, width, tile)))
+            c = load_four(further(right, 8 * (i // 2) + i % 2, k, width, tile))
             s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
             s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
 
@@ -175,7 +183,7 @@ def make(stage, warps, TILE, vector, n_k):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_W, begin_m, n_l, n_m, thread):
-        load_tile(to + AT_W, p_W + t0 * n_k * SIZE, n_k * SIZE, n_l - t0, n_k - 0, TILE, WIDTH_W, vector, thread, THREADS)
+        load_tile(to + AT_W, p_W + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_W, vector, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m2, held_s, S1, n_l, first_l):
@@ -273,7 +281,7 @@ def make(stage, warps, TILE, vector, n_k):
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            load_tile(shared + AT_X, p_X + begin_m * n_k * SIZE, n_k * SIZE, n_m - begin_m, n_k - 0, ROWS, WIDTH_X, vector, thread, THREADS)
+            load_tile(shared + AT_X, p_X + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_X, vector, thread, THREADS)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_W, begin_m, n_l, n_m, thread)
             copies_end()
@@ -286,13 +294,13 @@ def make(stage, warps, TILE, vector, n_k):
                 cuda.syncthreads()
                 tile = shared + STAGES + half * STAGE
                 first_l = i4(t0 + lane % 4 * 2)
-                many = i4(min(TILE, n_l - t0))
+                many = min(i4(TILE), i4(n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 for r in range(2):
                     for i in range(COLUMNS):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_X + warp * 16 * WIDTH_X, tile + AT_W, lane, -(-n_k // 16), WIDTH_X, TILE, S1)
-                if t0 + TILE <= n_l:
+                if many == TILE:
                     fold(True, held_m2, held_s, S1, n_l, first_l)
                 else:
                     fold(False, held_m2, held_s, S1, n_l, first_l)

@@ -176,8 +176,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -185,17 +185,22 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
+
+
+exp4, decay4 = _exp4(89.0), _exp4(None)
 
 
 def _extreme(name):
@@ -225,11 +230,11 @@ def make_S1(S1, W, x, n_k, n):
 
 
 @njit(**LOOP)
-def fold_0(S1, v_b, n):
+def fold_0(S1, b_, n):
     wide_vectors()
     m = f4(-inf)
     for i_l in range(n):
-        t1 = S1[i_l] + v_b[i_l]
+        t1 = S1[i_l] + b_[i_l]
         t2 = f4(0.5) * t1
         t3 = t1 * t1 * t1
         t4 = f4(0.044715) * t3
@@ -254,12 +259,32 @@ def rebase_1(old_m, m, s):
 
 
 @njit(**LOOP)
-def fold_1(S1, v_b, m, n):
+def fold_1(n, S1, b_, m, s_lanes, W, n_k):
     wide_vectors()
     s = f4(0.0)
     t10 = anchored(m)
-    for i_l in range(n):
-        t1 = S1[i_l] + v_b[i_l]
+    for lane in range(128):
+        s_lanes[lane] = s
+    whole = n // 128 * 128
+    for i0 in range(0, whole, 128):
+        ahead(W, (n + i0) * n_k, 128 * n_k, 16)
+        ahead(b_, (n + i0), 128, 16)
+        for lane in range(128):
+            i_l = i0 + lane
+            t1 = S1[np.uint64(i_l)] + b_[np.uint64(i_l)]
+            t2 = t1 * t1 * t1
+            t3 = f4(0.044715) * t2
+            t4 = t1 + t3
+            t5 = f4(0.7978845608028654) * t4
+            t6 = np.tanh(t5)
+            t7 = f4(1.0) + t6
+            t8 = t7 * t1
+            t9 = f4(0.5) * t8
+            t11 = t9 - f4(t10)
+            t12 = exp4(t11)
+            s_lanes[lane] = s_lanes[lane] + t12
+    for i_l in range(whole, n):
+        t1 = S1[np.uint64(i_l)] + b_[np.uint64(i_l)]
         t2 = t1 * t1 * t1
         t3 = f4(0.044715) * t2
         t4 = t1 + t3
@@ -271,6 +296,8 @@ def fold_1(S1, v_b, m, n):
         t11 = t9 - f4(t10)
         t12 = exp4(t11)
         s = s + t12
+    for lane in range(128):
+        s = s + s_lanes[lane]
     return s
 
 
@@ -292,7 +319,7 @@ def finish(m, s):
 
 
 @njit(**LOOP)
-def map_0(out0, s, W, x, n_k, v_b, m, n):
+def map_0(out0, s, W, x, n_k, b_, m, n):
     wide_vectors()
     t1 = 1.0 / s
     for i_l in range(n):
@@ -300,7 +327,7 @@ def map_0(out0, s, W, x, n_k, v_b, m, n):
         for i_k in range(n_k):
             t3 = W[i_l, i_k] * x[i_k]
             t2 = t2 + t3
-        t4 = t2 + v_b[i_l]
+        t4 = t2 + b_[i_l]
         t5 = f4(0.5) * t4
         t6 = t4 * t4 * t4
         t7 = f4(0.044715) * t6
@@ -316,9 +343,10 @@ def map_0(out0, s, W, x, n_k, v_b, m, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
+def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, b_, n_l, n_k, out0):
     wide_vectors()
     S1_all = empty((tile,), f4)
+    lanes_f4_0 = empty((128,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -329,36 +357,32 @@ def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             W_tile = W[b_W[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             S1 = shaped(S1_all, (n,))
             make_S1(S1, W_tile, x[b_x[b]], n_k, n)
             old_m = m
-            r0 = fold_0(S1, v_b_tile, n)
+            r0 = fold_0(S1, b_tile, n)
             m = larger(m, f8(r0))
             if t0 > begin:
                 s = rebase_1(old_m, m, s)
-            for at in range(0, n, 384):
-                piece = 384 if at + 384 < n else n - at
-                ahead(W_tile, (n + at) * n_k, piece * n_k, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
-                r0 = fold_1(S1[at:at + piece], v_b_tile[at:at + piece], m, piece)
-                s = s + f8(r0)
+            r0 = fold_1(n, S1, b_tile, m, lanes_f4_0, W_tile, n_k)
+            s = s + f8(r0)
         s = finish(m, s)
         for t0 in range(0, n_l, tile):
             n = tile if t0 + tile < n_l else n_l - t0
             W_tile = W[b_W[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             ahead(W_tile, n_l * n_k, n * n_k, 16)
-            ahead(v_b_tile, n_l, n, 16)
-            map_0(out0[b, t0:t0 + n], s, W_tile, x[b_x[b]], n_k, v_b_tile, m, n)
+            ahead(b_tile, n_l, n, 16)
+            map_0(out0[b, t0:t0 + n], s, W_tile, x[b_x[b]], n_k, b_tile, m, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0):
+def kernel(threads, items, tile, block, b_W, W, b_x, x, b_b, b_, n_l, n_k, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_W, W, b_x, x, b_b, v_b, n_l, n_k, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_W, W, b_x, x, b_b, b_, n_l, n_k, out0)
 
 
 def fitted(arrays, inputs, dtypes):

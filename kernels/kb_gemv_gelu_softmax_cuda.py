@@ -220,7 +220,7 @@ def make(warps, stage, slots, n_k):
     words_x = n_k
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vW, s_W, x, s_x, v_b, s_b, n_l, items, parts, piece, out_0):
+    def kernel(W, s_W, x, s_x, b, s_b, n_l, items, parts, piece, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -232,11 +232,11 @@ def make(warps, stage, slots, n_k):
         row = sel(live, item, i8(0))
         rest = row
         o_W = rest * s_W
-        p_W = address(vW) + o_W * SIZE
+        p_W = address(W) + o_W * SIZE
         o_x = rest * s_x
         p_x = address(x) + o_x * SIZE
         o_b = rest * s_b
-        p_b = address(v_b) + o_b * SIZE
+        p_b = address(b) + o_b * SIZE
         cells_x = cuda.shared.array(words_x, f4)
         for word in range(thread, words_x, span):
             cells_x[word] = load_one(p_x + word * SIZE, 1)
@@ -247,7 +247,7 @@ def make(warps, stage, slots, n_k):
         cells_b = cuda.shared.array(room_b, f4)
         cells_S1 = cuda.shared.array(room_S1, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -289,7 +289,7 @@ def make(warps, stage, slots, n_k):
         m = final_m[place]
         s = final_s[place]
         long = first > slots * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 cuda.syncthreads()

@@ -226,7 +226,7 @@ def fold_1(x, p1, n, real):
 
 
 @njit(**PART)
-def finish(s, N, p1, s2, n1, p2, v_n, v_b):
+def finish(s, N, p1, s2, n1, p2, n_, b_):
     t1 = s / f8(N)
     p1 = t1
     t2 = p1
@@ -253,14 +253,14 @@ def finish(s, N, p1, s2, n1, p2, v_n, v_b):
     t21 = n1 - p1
     t22 = 1.0 / p2
     t23 = t21 * t22
-    v_n = t23
-    t24 = v_n + f8(v_b)
+    n_ = t23
+    t24 = n_ + f8(b_)
     out0 = f4(t24)
-    return p1, s2, p2, v_n, out0
+    return p1, s2, p2, n_, out0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, out0):
+def sweep(first, last, tile, block, b_x, x, b_b, b_, n_l, out0):
     wide_vectors()
     begin, end = 0, n_l
     for item in range(first, last):
@@ -272,7 +272,7 @@ def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, out0):
         s2 = f8(0.0)
         p1 = f8(0)
         p2 = f8(0)
-        v_n = f8(0)
+        n_ = f8(0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -295,15 +295,15 @@ def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, out0):
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
                 s2 = s2 + f8(r0)
-        p1, s2, p2, v_n, out0[b] = finish(s, N, p1, s2, n1, p2, v_n, v_b[b_b[b]])
+        p1, s2, p2, n_, out0[b] = finish(s, N, p1, s2, n1, p2, n_, b_[b_b[b]])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_x, x, b_b, v_b, n_l, out0):
+def kernel(threads, items, tile, block, b_x, x, b_b, b_, n_l, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_b, v_b, n_l, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_b, b_, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):

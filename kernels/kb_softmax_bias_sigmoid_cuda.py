@@ -152,6 +152,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -163,6 +165,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     t1 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -195,10 +199,13 @@ def finish(seen, m, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s, v_x, m, v_b):
+def map_0(y_0, s, v_x, m, v_b, ok):
     t1 = 1.0 / s
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(0.5) * math.tanh(f4(0.5) * ((fast_exp(v_x[i_l] - f4(m)) * f4(t1) + v_b[i_l]) * f4(2.0))) + f4(0.5)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -242,7 +249,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, v_b, s_b, n_l, items, parts, piece, out_0):
+    def kernel(x, s_x, b, s_b, n_l, items, parts, piece, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -256,7 +263,7 @@ def make(warps, stage):
         o_x = rest * s_x
         p_x = address(x) + o_x * SIZE
         o_b = rest * s_b
-        p_b = address(v_b) + o_b * SIZE
+        p_b = address(b) + o_b * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -269,7 +276,7 @@ def make(warps, stage):
         v_b = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_b, even_b, ok, at, v_x, v_b)
@@ -303,11 +310,11 @@ def make(warps, stage):
         m = final_m[place]
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_b, even_b, ok, at, v_x, v_b)
-            map_0(y_0, s, v_x, m, v_b)
+            map_0(y_0, s, v_x, m, v_b, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

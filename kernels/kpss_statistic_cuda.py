@@ -134,73 +134,73 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / vN
+def value_p1(s, N):
+    return s / N
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, vN):
+def rebase_s3(s3, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s3 + (0.0 if vN == 0.0 else t3 * t3 * vN)
+    return s3 + (0.0 if N == 0.0 else t3 * t3 * N)
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old
+        return seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
-    s, vN, h1, h2, h3, h4, h5 = s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old
+    p1_old = value_p1(s_old, N_old)
+    s, N, h1, h2, h3, h4, h5 = s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old
     begins = sel(seen_old == 0, i4(1), i4(0))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
         t5 = f8(f4(2.0)) * f8(-t1)
-        s, vN, h1, h2, h3, h4, h5 = f8(t1), f8(1), f8(f4(2.0)) * f8(t1), f8(-2), f8(t1) * f8(t1), t5, f8(1)
+        s, N, h1, h2, h3, h4, h5 = f8(t1), f8(1), f8(f4(2.0)) * f8(t1), f8(-2), f8(t1) * f8(t1), t5, f8(1)
     for i_l in range(slots):
         if begins <= i_l and i_l < many:
             t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
             t11 = f8(f4(2.0)) * f8(t6)
-            t13 = -vN
+            t13 = -N
             t22 = h3 + s * s + t11 * s + f8(t6) * f8(t6)
             t33 = h4 + (s * t13 + t13 * s) + t11 * t13 + -2.0 * s + f8(f4(2.0)) * f8(-t6)
             t38 = h5 + t13 * t13 + -2.0 * t13 + 1.0
-            s, vN, h1, h2, h3, h4, h5 = s + f8(t6), vN + 1.0, h1 + 2.0 * s + t11, h2 + 2.0 * t13 + -2.0, t22, t33, t38
-    p1 = value_p1(s, vN)
-    s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
+            s, N, h1, h2, h3, h4, h5 = s + f8(t6), N + 1.0, h1 + 2.0 * s + t11, h2 + 2.0 * t13 + -2.0, t22, t33, t38
+    p1 = value_p1(s, N)
+    s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
     t40 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
         t41 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t40
         s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t41 * t41, 0.0)
     s3 = s3 + s3_it
-    return seen, s, vN, h1, h2, h3, h4, h5, s3
+    return seen, s, N, h1, h2, h3, h4, h5, s3
 
 
 @cuda.jit(device=True)
-def merge(s_a, s_b, vN_a, vN_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b):
-    t7 = -vN_a
-    t17 = h3_a + vN_b * (s_a * s_a) + h1_b * s_a + h3_b
-    t27 = h4_a + vN_b * (s_a * t7 + t7 * s_a) + h1_b * t7 + h2_b * s_a + h4_b
-    t33 = h5_a + vN_b * (t7 * t7) + h2_b * t7 + h5_b
-    return s_a + s_b, vN_a + vN_b, h1_a + vN_b * (2.0 * s_a) + h1_b, h2_a + vN_b * (2.0 * t7) + h2_b, t17, t27, t33
+def merge(s_a, s_b, N_a, N_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b):
+    t7 = -N_a
+    t17 = h3_a + N_b * (s_a * s_a) + h1_b * s_a + h3_b
+    t27 = h4_a + N_b * (s_a * t7 + t7 * s_a) + h1_b * t7 + h2_b * s_a + h4_b
+    t33 = h5_a + N_b * (t7 * t7) + h2_b * t7 + h5_b
+    return s_a + s_b, N_a + N_b, h1_a + N_b * (2.0 * s_a) + h1_b, h2_a + N_b * (2.0 * t7) + h2_b, t17, t27, t33
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, width, lane):
+def combine(seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, width, lane):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
-    many, s, vN, h1, h2, h3, h4, h5 = seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old
+    p1_old = value_p1(s_old, N_old)
+    many, s, N, h1, h2, h3, h4, h5 = seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old
     for step in range(5):
         by = 1 << step
         if by < width:
             ahead = lane & by == 0
             many_b = cuda.shfl_xor_sync(4294967295, many, by)
             s_b = cuda.shfl_xor_sync(4294967295, s, by)
-            vN_b = cuda.shfl_xor_sync(4294967295, vN, by)
+            N_b = cuda.shfl_xor_sync(4294967295, N, by)
             h1_b = cuda.shfl_xor_sync(4294967295, h1, by)
             h2_b = cuda.shfl_xor_sync(4294967295, h2, by)
             h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
@@ -208,29 +208,29 @@ def combine(seen_old, s_old, vN_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_
             h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
             s_a, s_b = sel(ahead, s, s_b), sel(ahead, s_b, s)
-            vN_a, vN_b = sel(ahead, vN, vN_b), sel(ahead, vN_b, vN)
+            N_a, N_b = sel(ahead, N, N_b), sel(ahead, N_b, N)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
             h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
             h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
             h4_a, h4_b = sel(ahead, h4, h4_b), sel(ahead, h4_b, h4)
             h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
             if many_a > 0 and many_b > 0:
-                s, vN, h1, h2, h3, h4, h5 = merge(s_a, s_b, vN_a, vN_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b)
+                s, N, h1, h2, h3, h4, h5 = merge(s_a, s_b, N_a, N_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b)
             else:
-                s, vN, h1, h2, h3, h4, h5 = sel(many_a > 0, s_a, s_b), sel(many_a > 0, vN_a, vN_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b)
+                s, N, h1, h2, h3, h4, h5 = sel(many_a > 0, s_a, s_b), sel(many_a > 0, N_a, N_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b)
             many = i4(many_a + many_b)
-    p1 = value_p1(s, vN)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, h1, h2, h3, h4, h5, s3
+    p1 = value_p1(s, N)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, h1, h2, h3, h4, h5, s3
 
 
 @cuda.jit(device=True)
-def settle_s3(p1, s3, vN):
+def settle_s3(p1, s3, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    return (s3 + t11 * t11 * vN if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
+    return (s3 + t11 * t11 * N if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
 @cuda.jit(device=True)
@@ -245,9 +245,9 @@ def output_0(s2, n_l, s3):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, h1, h2, h3, h4, h5, s3):
-    p1 = value_p1(s, vN)
-    s3 = settle_s3(p1, s3, vN)
+def finish(seen, s, N, h1, h2, h3, h4, h5, s3):
+    p1 = value_p1(s, N)
+    s3 = settle_s3(p1, s3, N)
     s2 = value_s2(h3, h4, s, seen, h5)
     return output_0(s2, seen, s3)
 
@@ -263,7 +263,7 @@ def make(warps, stage, slots):
     room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_vN, part_h1, part_h2, part_h3, part_h4, part_h5, part_s3, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_N, part_h1, part_h2, part_h3, part_h4, part_h5, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -279,15 +279,15 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
-        seen, s, vN, h1, h2, h3, h4, h5, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first, more = 0, True
+        seen, s, N, h1, h2, h3, h4, h5, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts
                 place = row * parts + sel(there, thread, i8(0))
                 seen = sel(there, part_seen[place], i4(0))
                 s = sel(there, part_s[place], 0.0)
-                vN = sel(there, part_vN[place], 0.0)
+                N = sel(there, part_N[place], 0.0)
                 h1 = sel(there, part_h1[place], 0.0)
                 h2 = sel(there, part_h2[place], 0.0)
                 h3 = sel(there, part_h3[place], 0.0)
@@ -300,11 +300,11 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, s, vN, h1, h2, h3, h4, h5, s3 = fold(seen, s, vN, h1, h2, h3, h4, h5, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
-            seen, s, vN, h1, h2, h3, h4, h5, s3 = combine(seen, s, vN, h1, h2, h3, h4, h5, s3, 32, lane)
+                seen, s, N, h1, h2, h3, h4, h5, s3 = fold(seen, s, N, h1, h2, h3, h4, h5, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, s, N, h1, h2, h3, h4, h5, s3 = combine(seen, s, N, h1, h2, h3, h4, h5, s3, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_s = cuda.shared.array(32, f8)
-            shared_vN = cuda.shared.array(32, f8)
+            shared_N = cuda.shared.array(32, f8)
             shared_h1 = cuda.shared.array(32, f8)
             shared_h2 = cuda.shared.array(32, f8)
             shared_h3 = cuda.shared.array(32, f8)
@@ -315,7 +315,7 @@ def make(warps, stage, slots):
                 if lane == 0:
                     shared_seen[warp] = seen
                     shared_s[warp] = s
-                    shared_vN[warp] = vN
+                    shared_N[warp] = N
                     shared_h1[warp] = h1
                     shared_h2[warp] = h2
                     shared_h3[warp] = h3
@@ -326,19 +326,19 @@ def make(warps, stage, slots):
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                     s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                    vN = sel(lane < warps, shared_vN[lane % warps], 0.0)
+                    N = sel(lane < warps, shared_N[lane % warps], 0.0)
                     h1 = sel(lane < warps, shared_h1[lane % warps], 0.0)
                     h2 = sel(lane < warps, shared_h2[lane % warps], 0.0)
                     h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
                     h4 = sel(lane < warps, shared_h4[lane % warps], 0.0)
                     h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
                     s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                    seen, s, vN, h1, h2, h3, h4, h5, s3 = combine(seen, s, vN, h1, h2, h3, h4, h5, s3, warps, lane)
+                    seen, s, N, h1, h2, h3, h4, h5, s3 = combine(seen, s, N, h1, h2, h3, h4, h5, s3, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
             s = sel(thread == 0, s, 0.0)
-            vN = sel(thread == 0, vN, 0.0)
+            N = sel(thread == 0, N, 0.0)
             h1 = sel(thread == 0, h1, 0.0)
             h2 = sel(thread == 0, h2, 0.0)
             h3 = sel(thread == 0, h3, 0.0)
@@ -349,7 +349,7 @@ def make(warps, stage, slots):
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_h1[item * parts + part] = h1
                 part_h2[item * parts + part] = h2
                 part_h3[item * parts + part] = h3
@@ -357,7 +357,7 @@ def make(warps, stage, slots):
                 part_h5[item * parts + part] = h5
                 part_s3[item * parts + part] = s3
         elif warp == 0 or alone:
-            result_0 = finish(seen, s, vN, h1, h2, h3, h4, h5, s3)
+            result_0 = finish(seen, s, N, h1, h2, h3, h4, h5, s3)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

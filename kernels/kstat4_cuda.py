@@ -143,6 +143,8 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, ok, v_x):
     s3_of = 0.0
     s4_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         t2 = f8(v_x[i_l]) * f8(v_x[i_l])
         s2_of = s2_of + t2
@@ -248,7 +250,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3, s4 = i4(0), 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

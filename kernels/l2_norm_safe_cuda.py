@@ -145,6 +145,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, abs(v_x[i_l]))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -155,6 +157,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     s_it = 0.0
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = 0.0 if m == 0.0 else f8(v_x[i_l]) / m
         s_of = s_of + t2 * t2
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -235,7 +239,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

@@ -135,6 +135,8 @@ def fold(seen_old, s_old, s2_old, ok, v_w, v_u):
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_w[i_l]) * f8(v_w[i_l])
         s2_of = s2_of + f8(v_u[i_l]) * f8(v_u[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -162,10 +164,13 @@ def finish(seen, s, s2):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, v_w, s, s2, v_u):
+def map_0(y_0, v_w, s, s2, v_u, ok):
     t4 = 0.01 * math.sqrt(s) / math.sqrt(s2)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(f8(v_w[i_l]) - t4 * f8(v_u[i_l]))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -236,7 +241,7 @@ def make(warps, stage):
         v_u = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, s, s2 = i4(0), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_w, p_u, even_u, ok, at, v_w, v_u)
@@ -270,11 +275,11 @@ def make(warps, stage):
         s = final_s[place]
         s2 = final_s2[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_w, p_u, even_u, ok, at, v_w, v_u)
-            map_0(y_0, v_w, s, s2, v_u)
+            map_0(y_0, v_w, s, s2, v_u, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -142,7 +142,7 @@ def fold_0(k, start, n):
 
 
 @njit(**LOOP)
-def best_i(v_i, v_i_value, k, t, start, n):
+def best_i(i_, i_value, k, t, start, n):
     wide_vectors()
     for i0 in range(0, n, 256):
         nb = 256 if i0 + 256 < n else n - i0
@@ -151,13 +151,13 @@ def best_i(v_i, v_i_value, k, t, start, n):
             i_l = i0 + i
             t1 = k[np.uint64(i_l)] == f4(0.0)
             r0 = larger(r0, (t[np.uint64(i_l)] if t1 else f4(-inf)))
-        if comes_first(f8(r0), v_i_value, v_i):
+        if comes_first(f8(r0), i_value, i_):
             for i in range(nb):
                 i_l = i0 + i
                 t1 = k[np.uint64(i_l)] == f4(0.0)
-                if t1 and comes_first(f8(t[np.uint64(i_l)]), v_i_value, v_i):
-                    v_i, v_i_value = (start + i_l), f8(t[np.uint64(i_l)])
-    return v_i, v_i_value
+                if t1 and comes_first(f8(t[np.uint64(i_l)]), i_value, i_):
+                    i_, i_value = (start + i_l), f8(t[np.uint64(i_l)])
+    return i_, i_value
 
 
 @njit(**LOOP)
@@ -208,8 +208,8 @@ def pick_s5(start, n, v):
 
 
 @njit(**PART)
-def rebase_1(old_v_i, v_i, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4):
-    t1 = old_v_i == v_i
+def rebase_1(old_i, i_, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4):
+    t1 = old_i == i_
     t2 = s if t1 else f8(0)
     s = t2
     t3 = old_i2 == i2
@@ -225,8 +225,8 @@ def rebase_1(old_v_i, v_i, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4):
 
 
 @njit(**PART)
-def pick_s(start, n, v_i, v):
-    i_l = v_i - start
+def pick_s(start, n, i_, v):
+    i_l = i_ - start
     s = 0.0
     if 0 <= i_l < n:
         s = f8(v[i_l])
@@ -261,8 +261,8 @@ def pick_s4(start, n, m, v):
 
 
 @njit(**PART)
-def finish(v_i, s, i2, s2, i3, s3, m, s4, s5):
-    t1 = v_i == v_i
+def finish(i_, s, i2, s2, i3, s3, m, s4, s5):
+    t1 = i_ == i_
     t2 = 1.0 if t1 else f8(0)
     t3 = t2 != t2
     t4 = nan if t3 else s
@@ -298,8 +298,8 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
         rest = item
         b = rest
         any1 = b1(False)
-        v_i = i8(-1)
-        v_i_value = f8(-inf)
+        i_ = i8(-1)
+        i_value = f8(-inf)
         any2 = b1(False)
         i2 = i8(-1)
         i2_value = f8(-inf)
@@ -318,7 +318,7 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
             k_tile = k[b_k[b], t0:t0 + n]
             t_tile = t[b_t[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
-            old_v_i = v_i
+            old_i = i_
             old_i2 = i2
             old_i3 = i3
             old_m = m
@@ -327,14 +327,14 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
             any2 = any2 | r1
             any3 = any3 | r2
             m = max(m, r3)
-            v_i, v_i_value = best_i(v_i, v_i_value, k_tile, t_tile, t0, n)
+            i_, i_value = best_i(i_, i_value, k_tile, t_tile, t0, n)
             i2, i2_value = best_i2(i2, i2_value, k_tile, t_tile, t0, n)
             i3, i3_value = best_i3(i3, i3_value, k_tile, t_tile, t0, n)
             r0 = pick_s5(t0, n, v_tile)
             s5 = s5 + r0
             if t0 > begin:
-                s, s2, s3, s4 = rebase_1(old_v_i, v_i, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4)
-            r0 = pick_s(t0, n, v_i, v_tile)
+                s, s2, s3, s4 = rebase_1(old_i, i_, s, old_i2, i2, s2, old_i3, i3, s3, old_m, m, s4)
+            r0 = pick_s(t0, n, i_, v_tile)
             s = s + r0
             r0 = pick_s2(t0, n, i2, v_tile)
             s2 = s2 + r0
@@ -342,7 +342,7 @@ def sweep(first, last, tile, block, b_v, v, b_k, k, b_t, t, n_l, out0, out1, out
             s3 = s3 + r0
             r0 = pick_s4(t0, n, m, v_tile)
             s4 = s4 + r0
-        s, s2, s3, s4, out0[b], out1[b], out2[b], out3[b], out4[b] = finish(v_i, s, i2, s2, i3, s3, m, s4, s5)
+        s, s2, s3, s4, out0[b], out1[b], out2[b], out3[b], out4[b] = finish(i_, s, i2, s2, i3, s3, m, s4, s5)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -114,14 +114,15 @@ sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(
 max_over = over_lanes(max)
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
@@ -140,8 +141,8 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_s(v_i, v_i_new, s):
-    return s if v_i == v_i_new else f8(0)
+def rebase_s(i, i_new, s):
+    return s if i == i_new else f8(0)
 
 
 @cuda.jit(device=True)
@@ -160,25 +161,28 @@ def rebase_s4(m, m_new, s4):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old, ok, v_k, v_t, at, v_v):
+def fold(seen_old, any1_old, i_old, i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old, ok, v_k, v_t, at, v_v):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old
+        return seen_old, any1_old, i_old, i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old
     seen = i4(seen_old + many)
     any1 = any1_old
     any1_it = False
-    v_i = v_i_old
-    v_i_value = v_i_value_old
+    i = i_old
+    i_value = i_value_old
+    i_at, i_it = i4(-1), f4(0.0)
     any2 = any2_old
     any2_it = False
     i2 = i2_old
     i2_value = i2_value_old
+    i2_at, i2_it = i4(-1), f4(0.0)
     any3 = any3_old
     any3_it = False
     i3 = i3_old
     i3_value = i3_value_old
+    i3_at, i3_it = i4(-1), f4(0.0)
     m = m_old
     m_it = -4611686018427387904
     s5 = s5_old
@@ -190,21 +194,20 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     m_of = -4611686018427387904
     s5_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t1 = v_k[i_l] == f4(0.0)
         any1_of = any1_of | t1
-        v_i_it = ok[i_l] & t1 and comes_first(f8(v_t[i_l]), v_i_value, at[i_l], v_i)
-        v_i_value = sel(v_i_it, f8(v_t[i_l]), v_i_value)
-        v_i = sel(v_i_it, i8(at[i_l]), v_i)
+        ahead = ok[i_l] & t1 & ((i_at < 0) | beats(v_t[i_l], i_it) | (i_l == TILE) & comes_first(v_t[i_l], i_it, i4(at[i_l]), i_at))
+        i_it, i_at = sel(ahead, v_t[i_l], i_it), sel(ahead, i4(at[i_l]), i_at)
         t2 = v_k[i_l] == f4(1.0)
         any2_of = any2_of | t2
-        i2_it = ok[i_l] & t2 and comes_first(f8(v_t[i_l]), i2_value, at[i_l], i2)
-        i2_value = sel(i2_it, f8(v_t[i_l]), i2_value)
-        i2 = sel(i2_it, i8(at[i_l]), i2)
+        ahead = ok[i_l] & t2 & ((i2_at < 0) | beats(v_t[i_l], i2_it) | (i_l == TILE) & comes_first(v_t[i_l], i2_it, i4(at[i_l]), i2_at))
+        i2_it, i2_at = sel(ahead, v_t[i_l], i2_it), sel(ahead, i4(at[i_l]), i2_at)
         t3 = v_k[i_l] == f4(2.0)
         any3_of = any3_of | t3
-        i3_it = ok[i_l] & t3 and comes_first(f8(v_t[i_l]), i3_value, at[i_l], i3)
-        i3_value = sel(i3_it, f8(v_t[i_l]), i3_value)
-        i3 = sel(i3_it, i8(at[i_l]), i3)
+        ahead = ok[i_l] & t3 & ((i3_at < 0) | beats(v_t[i_l], i3_it) | (i_l == TILE) & comes_first(v_t[i_l], i3_it, i4(at[i_l]), i3_at))
+        i3_it, i3_at = sel(ahead, v_t[i_l], i3_it), sel(ahead, i4(at[i_l]), i3_at)
         m_of = max(m_of, i8(at[i_l]))
         s5_of = s5_of + f8(v_v[i_l] if i4(at[i_l]) == t4 else f4(0))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -220,11 +223,17 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
             s5_of = 0.0
         unrolled()
     any1 = any1 | any1_it
+    ahead = (i_at >= 0) & comes_first(f8(i_it), i_value, i_at, i)
+    i_value, i = sel(ahead, f8(i_it), i_value), sel(ahead, i8(i_at), i)
     any2 = any2 | any2_it
+    ahead = (i2_at >= 0) & comes_first(f8(i2_it), i2_value, i2_at, i2)
+    i2_value, i2 = sel(ahead, f8(i2_it), i2_value), sel(ahead, i8(i2_at), i2)
     any3 = any3 | any3_it
+    ahead = (i3_at >= 0) & comes_first(f8(i3_it), i3_value, i3_at, i3)
+    i3_value, i3 = sel(ahead, f8(i3_it), i3_value), sel(ahead, i8(i3_at), i3)
     m = max(m, m_it)
     s5 = s5 + s5_it
-    s = rebase_s(v_i_old, v_i, s_old) if seen_old > 0 else s_old
+    s = rebase_s(i_old, i, s_old) if seen_old > 0 else s_old
     s_it = 0.0
     s2 = rebase_s2(i2_old, i2, s2_old) if seen_old > 0 else s2_old
     s2_it = 0.0
@@ -232,7 +241,7 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     s3_it = 0.0
     s4 = rebase_s4(m_old, m, s4_old) if seen_old > 0 else s4_old
     s4_it = 0.0
-    t7 = i4(min(max(v_i, -1), 2147483647))
+    t7 = i4(min(max(i, -1), 2147483647))
     t10 = i4(min(max(i2, -1), 2147483647))
     t13 = i4(min(max(i3, -1), 2147483647))
     t16 = i4(min(max(m, -1), 2147483647))
@@ -241,6 +250,8 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     s3_of = 0.0
     s4_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_v[i_l] if i4(at[i_l]) == t7 else f4(0))
         s2_of = s2_of + f8(v_v[i_l] if i4(at[i_l]) == t10 else f4(0))
         s3_of = s3_of + f8(v_v[i_l] if i4(at[i_l]) == t13 else f4(0))
@@ -259,20 +270,20 @@ def fold(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_
     s2 = s2 + s2_it
     s3 = s3 + s3_it
     s4 = s4 + s4_it
-    return seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4
+    return seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4
 
 
 @cuda.jit(device=True)
-def combine(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old, width):
+def combine(seen_old, any1_old, i_old, i_value_old, any2_old, i2_old, i2_value_old, any3_old, i3_old, i3_value_old, m_old, s5_old, s_old, s2_old, s3_old, s4_old, width):
     seen = sum_over(seen_old, width)
     any1 = max_over(sel(any1_old, i4(1), i4(0)), width) != 0
-    v_i, v_i_value = v_i_old, v_i_value_old
+    i, i_value = i_old, i_value_old
     for step in range(5):
         by = width >> step + 1
         if by > 0:
-            v_i_b, v_i_value_b = cuda.shfl_xor_sync(4294967295, v_i, by), cuda.shfl_xor_sync(4294967295, v_i_value, by)
-            v_i_it = v_i_b >= 0 and comes_first(v_i_value_b, v_i_value, v_i_b, v_i)
-            v_i, v_i_value = sel(v_i_it, v_i_b, v_i), sel(v_i_it, v_i_value_b, v_i_value)
+            i_b, i_value_b = cuda.shfl_xor_sync(4294967295, i, by), cuda.shfl_xor_sync(4294967295, i_value, by)
+            i_it = i_b >= 0 and comes_first(i_value_b, i_value, i_b, i)
+            i, i_value = sel(i_it, i_b, i), sel(i_it, i_value_b, i_value)
     any2 = max_over(sel(any2_old, i4(1), i4(0)), width) != 0
     i2, i2_value = i2_old, i2_value_old
     for step in range(5):
@@ -291,16 +302,16 @@ def combine(seen_old, any1_old, v_i_old, v_i_value_old, any2_old, i2_old, i2_val
             i3, i3_value = sel(i3_it, i3_b, i3), sel(i3_it, i3_value_b, i3_value)
     m = max_over(m_old, width)
     s5 = sum_over(s5_old, width)
-    s = sum_over(rebase_s(v_i_old, v_i, s_old) if seen_old > 0 else 0.0, width)
+    s = sum_over(rebase_s(i_old, i, s_old) if seen_old > 0 else 0.0, width)
     s2 = sum_over(rebase_s2(i2_old, i2, s2_old) if seen_old > 0 else 0.0, width)
     s3 = sum_over(rebase_s3(i3_old, i3, s3_old) if seen_old > 0 else 0.0, width)
     s4 = sum_over(rebase_s4(m_old, m, s4_old) if seen_old > 0 else 0.0, width)
-    return seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4
+    return seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4
 
 
 @cuda.jit(device=True)
-def settle_s(v_i, s):
-    t2 = 1.0 if v_i == v_i else f8(0)
+def settle_s(i, s):
+    t2 = 1.0 if i == i else f8(0)
     return nan if t2 != t2 else s
 
 
@@ -348,8 +359,8 @@ def output_4(s5):
 
 
 @cuda.jit(device=True)
-def finish(seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4):
-    s = settle_s(v_i, s)
+def finish(seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4):
+    s = settle_s(i, s)
     s2 = settle_s2(i2, s2)
     s3 = settle_s3(i3, s3)
     s4 = settle_s4(m, s4)
@@ -390,7 +401,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(v, s_v, vk, s_k, t, s_t, n_l, items, parts, piece, part_seen, part_any1, part_v_i, part_v_i_value, part_any2, part_i2, part_i2_value, part_any3, part_i3, part_i3_value, part_m, part_s5, part_s, part_s2, part_s3, part_s4, out_0, out_1, out_2, out_3, out_4):
+    def kernel(v, s_v, k_, s_k, t, s_t, n_l, items, parts, piece, part_seen, part_any1, part_i, part_i_value, part_any2, part_i2, part_i2_value, part_any3, part_i3, part_i3_value, part_m, part_s5, part_s, part_s2, part_s3, part_s4, out_0, out_1, out_2, out_3, out_4):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -404,7 +415,7 @@ def make(warps, stage):
         o_v = rest * s_v
         p_v = address(v) + o_v * SIZE
         o_k = rest * s_k
-        p_k = address(vk) + o_k * SIZE
+        p_k = address(k_) + o_k * SIZE
         o_t = rest * s_t
         p_t = address(t) + o_t * SIZE
         begin = part * piece
@@ -419,38 +430,38 @@ def make(warps, stage):
         v_v = cuda.local.array(SLOTS, f4)
         v_k = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
-        seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = i4(0), False, -1, -inf, False, -1, -inf, False, -1, -inf, -4611686018427387904, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = i4(0), b1(False), i8(-1), -inf, b1(False), i8(-1), -inf, b1(False), i8(-1), -inf, i8(-4611686018427387904), 0.0, 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_v, p_k, p_t, even_k, even_t, ok, at, v_v, v_k, v_t)
-            seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = fold(seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, ok, v_k, v_t, at, v_v)
+            seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = fold(seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, ok, v_k, v_t, at, v_v)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], False)
-            v_i = sel(there, part_v_i[place], -1)
-            v_i_value = sel(there, part_v_i_value[place], -inf)
-            any2 = sel(there, part_any2[place], False)
-            i2 = sel(there, part_i2[place], -1)
+            any1 = sel(there, part_any1[place], b1(False))
+            i = sel(there, part_i[place], i8(-1))
+            i_value = sel(there, part_i_value[place], -inf)
+            any2 = sel(there, part_any2[place], b1(False))
+            i2 = sel(there, part_i2[place], i8(-1))
             i2_value = sel(there, part_i2_value[place], -inf)
-            any3 = sel(there, part_any3[place], False)
-            i3 = sel(there, part_i3[place], -1)
+            any3 = sel(there, part_any3[place], b1(False))
+            i3 = sel(there, part_i3[place], i8(-1))
             i3_value = sel(there, part_i3_value[place], -inf)
-            m = sel(there, part_m[place], -4611686018427387904)
+            m = sel(there, part_m[place], i8(-4611686018427387904))
             s5 = sel(there, part_s5[place], 0.0)
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
             s4 = sel(there, part_s4[place], 0.0)
-        seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = combine(seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, 32)
+        seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = combine(seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_any1 = cuda.shared.array(32, b1)
-        shared_v_i = cuda.shared.array(32, i8)
-        shared_v_i_value = cuda.shared.array(32, f8)
+        shared_i = cuda.shared.array(32, i8)
+        shared_i_value = cuda.shared.array(32, f8)
         shared_any2 = cuda.shared.array(32, b1)
         shared_i2 = cuda.shared.array(32, i8)
         shared_i2_value = cuda.shared.array(32, f8)
@@ -467,8 +478,8 @@ def make(warps, stage):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_any1[warp] = any1
-                shared_v_i[warp] = v_i
-                shared_v_i_value[warp] = v_i_value
+                shared_i[warp] = i
+                shared_i_value[warp] = i_value
                 shared_any2[warp] = any2
                 shared_i2[warp] = i2
                 shared_i2_value[warp] = i2_value
@@ -484,28 +495,28 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
-                v_i = sel(lane < warps, shared_v_i[lane % warps], -1)
-                v_i_value = sel(lane < warps, shared_v_i_value[lane % warps], -inf)
-                any2 = sel(lane < warps, shared_any2[lane % warps], False)
-                i2 = sel(lane < warps, shared_i2[lane % warps], -1)
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
+                i = sel(lane < warps, shared_i[lane % warps], i8(-1))
+                i_value = sel(lane < warps, shared_i_value[lane % warps], -inf)
+                any2 = sel(lane < warps, shared_any2[lane % warps], b1(False))
+                i2 = sel(lane < warps, shared_i2[lane % warps], i8(-1))
                 i2_value = sel(lane < warps, shared_i2_value[lane % warps], -inf)
-                any3 = sel(lane < warps, shared_any3[lane % warps], False)
-                i3 = sel(lane < warps, shared_i3[lane % warps], -1)
+                any3 = sel(lane < warps, shared_any3[lane % warps], b1(False))
+                i3 = sel(lane < warps, shared_i3[lane % warps], i8(-1))
                 i3_value = sel(lane < warps, shared_i3_value[lane % warps], -inf)
-                m = sel(lane < warps, shared_m[lane % warps], -4611686018427387904)
+                m = sel(lane < warps, shared_m[lane % warps], i8(-4611686018427387904))
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
-                seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = combine(seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, warps)
+                seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4 = combine(seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_any1[item * parts + part] = any1
-                part_v_i[item * parts + part] = v_i
-                part_v_i_value[item * parts + part] = v_i_value
+                part_i[item * parts + part] = i
+                part_i_value[item * parts + part] = i_value
                 part_any2[item * parts + part] = any2
                 part_i2[item * parts + part] = i2
                 part_i2_value[item * parts + part] = i2_value
@@ -519,7 +530,7 @@ def make(warps, stage):
                 part_s3[item * parts + part] = s3
                 part_s4[item * parts + part] = s4
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3, result_4 = finish(seen, any1, v_i, v_i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4)
+            result_0, result_1, result_2, result_3, result_4 = finish(seen, any1, i, i_value, any2, i2, i2_value, any3, i3, i3_value, m, s5, s, s2, s3, s4)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -233,7 +233,7 @@ def finish(s, N, p1, s2):
 
 
 @njit(**LOOP)
-def map_0(out0, s2, n_l, x, s, g, v_b, n):
+def map_0(out0, s2, n_l, x, s, g, b_, n):
     wide_vectors()
     t1 = s2 / f8(n_l)
     t2 = t1 + 1e-05
@@ -244,12 +244,12 @@ def map_0(out0, s2, n_l, x, s, g, v_b, n):
         t6 = f8(x[i_l]) - t5
         t7 = t6 * t4
         t8 = t7 * f8(g[i_l])
-        t9 = t8 + f8(v_b[i_l])
+        t9 = t8 + f8(b_[i_l])
         out0[i_l] = f4(t9)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
+def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
     wide_vectors()
     begin, end = 0, n_l
     for item in range(first, last):
@@ -264,7 +264,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             old_p1 = p1
             old_N = N
             N += 1 * n
@@ -279,7 +279,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
                 piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 ahead(g_tile, (n + at), piece, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
+                ahead(b_tile, (n + at), piece, 16)
                 r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
@@ -289,19 +289,19 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             ahead(x_tile, n_l, n, 16)
             ahead(g_tile, n_l, n, 16)
-            ahead(v_b_tile, n_l, n, 16)
-            map_0(out0[b, t0:t0 + n], s2, n_l, x_tile, s, g_tile, v_b_tile, n)
+            ahead(b_tile, n_l, n, 16)
+            map_0(out0[b, t0:t0 + n], s2, n_l, x_tile, s, g_tile, b_tile, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0):
+def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, v_b, n_l, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):

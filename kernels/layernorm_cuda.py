@@ -130,42 +130,46 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s2_old, ok, v_x):
+def fold(seen_old, s_old, N_old, s2_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s2_old
+        return seen_old, s_old, N_old, s2_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
             s_of = 0.0
         unrolled()
     s = s + s_it
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_x[i_l]) - t1
         s2_of = s2_of + t2 * t2
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -173,43 +177,46 @@ def fold(seen_old, s_old, vN_old, s2_old, ok, v_x):
             s2_of = 0.0
         unrolled()
     s2 = s2 + s2_it
-    return seen, s, vN, s2
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s2_old, width):
+def combine(seen_old, s_old, N_old, s2_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s2
+    N = sum_over(N_old, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s2):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, s, N, s2):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     return s, s2
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s2, n_l, v_x, s, v_g, v_b):
+def map_0(y_0, s2, n_l, v_x, s, v_g, v_b, ok):
     t4 = 1.0 / math.sqrt(s2 / f8(n_l) + 1e-05)
     t5 = s / f8(n_l)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4((f8(v_x[i_l]) - t5) * t4 * f8(v_g[i_l]) + f8(v_b[i_l]))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -259,7 +266,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, g, s_g, v_b, s_b, n_l, items, parts, piece, out_0):
+    def kernel(x, s_x, g, s_g, b, s_b, n_l, items, parts, piece, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -275,7 +282,7 @@ def make(warps, stage):
         o_g = rest * s_g
         p_g = address(g) + o_g * SIZE
         o_b = rest * s_b
-        p_b = address(v_b) + o_b * SIZE
+        p_b = address(b) + o_b * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -289,37 +296,37 @@ def make(warps, stage):
         v_g = cuda.local.array(SLOTS, f4)
         v_b = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
-        seen, s, vN, s2 = i4(0), 0.0, 0, 0.0
-        first = 0
+        seen, s, N, s2 = i4(0), 0.0, i8(0), 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_g, p_b, even_g, even_b, ok, at, v_x, v_g, v_b)
-            seen, s, vN, s2 = fold(seen, s, vN, s2, ok, v_x)
+            seen, s, N, s2 = fold(seen, s, N, s2, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
-        seen, s, vN, s2 = combine(seen, s, vN, s2, 32)
+        seen, s, N, s2 = combine(seen, s, N, s2, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s2 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s2[warp] = s2
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                seen, s, vN, s2 = combine(seen, s, vN, s2, warps)
+                seen, s, N, s2 = combine(seen, s, N, s2, warps)
         place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
         final_s = cuda.shared.array(ROWS, f8)
         final_s2 = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
-            s, s2 = finish(seen, s, vN, s2)
+            s, s2 = finish(seen, s, N, s2)
             if thread == 0:
                 final_s[place] = s
                 final_s2[place] = s2
@@ -327,11 +334,11 @@ def make(warps, stage):
         s = final_s[place]
         s2 = final_s2[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_g, p_b, even_g, even_b, ok, at, v_x, v_g, v_b)
-            map_0(y_0, s2, n_l, v_x, s, v_g, v_b)
+            map_0(y_0, s2, n_l, v_x, s, v_g, v_b, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

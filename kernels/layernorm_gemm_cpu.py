@@ -401,11 +401,11 @@ def multiply(left, right, turns, panel, into):
 
 
 @njit(**LOOP)
-def fold_0(g, P1, v_b, P2, n):
+def fold_0(g, P1, b_, P2, n):
     wide_vectors()
     for i_l in range(n):
         P1[i_l] = f4(f8(g[i_l]))
-        P2[i_l] = f4(f8(v_b[i_l]))
+        P2[i_l] = f4(f8(b_[i_l]))
 
 
 @njit(**LOOP)
@@ -536,7 +536,7 @@ def finish_d(s3, p2, s1, s5, n_n, out0):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, n_n, out0):
+def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, b_, b_W, W, n_m, n_l, n_n, out0):
     wide_vectors()
     s = empty((block,), f8)
     s4 = empty((n_n,), f4)
@@ -573,7 +573,7 @@ def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, 
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             W_tile = W[b_W[b], t0:t0 + n]
             P1 = shaped(P1_all, (1, n))
             P2 = shaped(P2_all, (1, n))
@@ -582,7 +582,7 @@ def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, 
             old_N = N
             copy(s4, old_s4)
             N += 1 * n
-            fold_0(g_tile, P1[0], v_b_tile, P2[0], n)
+            fold_0(g_tile, P1[0], b_tile, P2[0], n)
             multiply(P1, W_tile, b1(False), panel, shaped(s4, (1, n_n)))
             multiply(P2, W_tile, b1(False), panel, shaped(s5, (1, n_n)))
             for i in range(nb):
@@ -614,11 +614,11 @@ def sweep(first, last, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, 
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, n_n, out0):
+def kernel(threads, items, tile, block, b_X, X, b_g, g, b_b, b_, b_W, W, n_m, n_l, n_n, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, b_g, g, b_b, v_b, b_W, W, n_m, n_l, n_n, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_X, X, b_g, g, b_b, b_, b_W, W, n_m, n_l, n_n, out0)
 
 
 def fitted(arrays, inputs, dtypes):

@@ -420,11 +420,11 @@ def multiply(left, right, turns, panel, into):
 
 
 @njit(**LOOP)
-def fold_0a(g, P1, v_b, P2, n):
+def fold_0a(g, P1, b_, P2, n):
     wide_vectors()
     for i_l in range(n):
         P1[i_l] = f4(f8(g[i_l]))
-        P2[i_l] = f4(f8(v_b[i_l]))
+        P2[i_l] = f4(f8(b_[i_l]))
 
 
 @njit(**LOOP)
@@ -555,7 +555,7 @@ def finish_d(s3, p2, s1, s5, n_o, out0):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, out0):
+def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, b_, b_W, W, n_l, n_o, out0):
     wide_vectors()
     s4 = empty((n_o,), f4)
     s5 = empty((n_o,), f4)
@@ -583,7 +583,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, 
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             g_tile = g[b_g[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
             W_tile = W[b_W[b], t0:t0 + n]
             P1 = shaped(P1_all, (1, n))
@@ -593,7 +593,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, 
             old_N = N
             copy(s4, old_s4)
             N += 1 * n
-            fold_0a(g_tile, P1[0], v_b_tile, P2[0], n)
+            fold_0a(g_tile, P1[0], b_tile, P2[0], n)
             r0 = fold_0b(x_tile, n, f4)
             if not finite(r0):
                 r0 = fold_0b(x_tile, n, f8)
@@ -609,7 +609,7 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, 
                 piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 ahead(g_tile, (n + at), piece, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
+                ahead(b_tile, (n + at), piece, 16)
                 ahead(W_tile, (n + at) * n_o, piece * n_o, 16)
                 r0 = fold_1b(x_tile[at:at + piece], p1, piece, f4)
                 if not sound(r0):
@@ -623,11 +623,11 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, 
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, out0):
+def kernel(threads, items, tile, block, b_x, x, b_g, g, b_b, b_, b_W, W, n_l, n_o, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, v_b, b_W, W, n_l, n_o, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_g, g, b_b, b_, b_W, W, n_l, n_o, out0)
 
 
 def fitted(arrays, inputs, dtypes):

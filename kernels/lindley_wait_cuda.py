@@ -240,7 +240,7 @@ def make(warps, stage, slots):
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
         seen, s1, h1, h2, h3, h4 = i4(0), 0.0, (-inf), (-inf), (-inf), (-inf)
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

@@ -154,80 +154,82 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s2, vN):
-    return s2 / f8(vN)
+def value_p1(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_p2(s, vN):
-    return s / f8(vN)
+def value_p2(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, p2, p2_new, vN):
+def rebase_s3(s3, p1, p1_new, p2, p2_new, N):
     t6 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
     t7 = ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)) * t6
-    return s3 + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+    return s3 + (0.0 if f8(N) == 0.0 else t7 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s4(s4, p1, p1_new, vN):
+def rebase_s4(s4, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s4 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s4 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, p2, p2_new, vN):
+def rebase_s1(s1, p2, p2_new, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    return s1 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s1 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s7(s7, p2, p2_new, s1, vN):
+def rebase_s7(s7, p2, p2_new, s1, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    return s7 + (0.0 if s1 == 0.0 else 3.0 * t3 * s1) + (0.0 if f8(vN) == 0.0 else t3 * t3 * t3 * f8(vN))
+    return s7 + (0.0 if s1 == 0.0 else 3.0 * t3 * s1) + (0.0 if f8(N) == 0.0 else t3 * t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s8(s8, p2, p2_new, s3, p1, p1_new, s1, vN):
+def rebase_s8(s8, p2, p2_new, s3, p1, p1_new, s1, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
     t9 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    t14 = 0.0 if f8(vN) == 0.0 else t9 * t3 * t3 * f8(vN)
+    t14 = 0.0 if f8(N) == 0.0 else t9 * t3 * t3 * f8(N)
     return s8 + (0.0 if s3 == 0.0 else 2.0 * t3 * s3) + (0.0 if s1 == 0.0 else t9 * s1) + t14
 
 
 @cuda.jit(device=True)
-def rebase_s9(s9, p1, p1_new, s3, p2, p2_new, s4, vN):
+def rebase_s9(s9, p1, p1_new, s3, p2, p2_new, s4, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t9 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    t14 = 0.0 if f8(vN) == 0.0 else t3 * t3 * t9 * f8(vN)
+    t14 = 0.0 if f8(N) == 0.0 else t3 * t3 * t9 * f8(N)
     return s9 + (0.0 if s3 == 0.0 else 2.0 * t3 * s3) + (0.0 if s4 == 0.0 else t9 * s4) + t14
 
 
 @cuda.jit(device=True)
-def rebase_s10(s10, p1, p1_new, s4, vN):
+def rebase_s10(s10, p1, p1_new, s4, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s10 + (0.0 if s4 == 0.0 else 3.0 * t3 * s4) + (0.0 if f8(vN) == 0.0 else t3 * t3 * t3 * f8(vN))
+    return s10 + (0.0 if s4 == 0.0 else 3.0 * t3 * s4) + (0.0 if f8(N) == 0.0 else t3 * t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old, ok, v_y, v_x):
+def fold(seen_old, s_old, s2_old, N_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old, ok, v_y, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old
+        return seen_old, s_old, s2_old, N_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s2_old, vN_old)
-    p2_old = value_p2(s_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
+    p2_old = value_p2(s_old, N_old)
     s = s_old
     s_it = 0.0
     s2 = s2_old
     s2_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_y[i_l])
         s2_of = s2_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -238,21 +240,21 @@ def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old
         unrolled()
     s = s + s_it
     s2 = s2 + s2_it
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s, vN)
-    s3 = rebase_s3(s3_old, p1_old, p1, p2_old, p2, vN_old) if seen_old > 0 else s3_old
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s, N)
+    s3 = rebase_s3(s3_old, p1_old, p1, p2_old, p2, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
-    s4 = rebase_s4(s4_old, p1_old, p1, vN_old) if seen_old > 0 else s4_old
+    s4 = rebase_s4(s4_old, p1_old, p1, N_old) if seen_old > 0 else s4_old
     s4_it = 0.0
-    s1 = rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else s1_old
     s1_it = 0.0
-    s7 = rebase_s7(s7_old, p2_old, p2, s1_old, vN_old) if seen_old > 0 else s7_old
+    s7 = rebase_s7(s7_old, p2_old, p2, s1_old, N_old) if seen_old > 0 else s7_old
     s7_it = 0.0
-    s8 = rebase_s8(s8_old, p2_old, p2, s3_old, p1_old, p1, s1_old, vN_old) if seen_old > 0 else s8_old
+    s8 = rebase_s8(s8_old, p2_old, p2, s3_old, p1_old, p1, s1_old, N_old) if seen_old > 0 else s8_old
     s8_it = 0.0
-    s9 = rebase_s9(s9_old, p1_old, p1, s3_old, p2_old, p2, s4_old, vN_old) if seen_old > 0 else s9_old
+    s9 = rebase_s9(s9_old, p1_old, p1, s3_old, p2_old, p2, s4_old, N_old) if seen_old > 0 else s9_old
     s9_it = 0.0
-    s10 = rebase_s10(s10_old, p1_old, p1, s4_old, vN_old) if seen_old > 0 else s10_old
+    s10 = rebase_s10(s10_old, p1_old, p1, s4_old, N_old) if seen_old > 0 else s10_old
     s10_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     t3 = p2 if math.isfinite(p2) else 0.0
@@ -264,6 +266,8 @@ def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old
     s9_of = 0.0
     s10_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_x[i_l]) - t1
         t4 = f8(v_y[i_l]) - t3
         t5 = t2 * t4
@@ -299,55 +303,55 @@ def fold(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old
     s8 = s8 + s8_it
     s9 = s9 + s9_it
     s10 = s10 + s10_it
-    return seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10
+    return seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, s2_old, vN_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old, width):
+def combine(seen_old, s_old, s2_old, N_old, s3_old, s4_old, s1_old, s7_old, s8_old, s9_old, s10_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s2_old, vN_old)
-    p2_old = value_p2(s_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
+    p2_old = value_p2(s_old, N_old)
     s = sum_over(s_old, width)
     s2 = sum_over(s2_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s, vN)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    s7 = sum_over(rebase_s7(s7_old, p2_old, p2, s1_old, vN_old) if seen_old > 0 else 0.0, width)
-    s8 = sum_over(rebase_s8(s8_old, p2_old, p2, s3_old, p1_old, p1, s1_old, vN_old) if seen_old > 0 else 0.0, width)
-    s9 = sum_over(rebase_s9(s9_old, p1_old, p1, s3_old, p2_old, p2, s4_old, vN_old) if seen_old > 0 else 0.0, width)
-    s10 = sum_over(rebase_s10(s10_old, p1_old, p1, s4_old, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10
+    N = sum_over(N_old, width)
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s, N)
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    s7 = sum_over(rebase_s7(s7_old, p2_old, p2, s1_old, N_old) if seen_old > 0 else 0.0, width)
+    s8 = sum_over(rebase_s8(s8_old, p2_old, p2, s3_old, p1_old, p1, s1_old, N_old) if seen_old > 0 else 0.0, width)
+    s9 = sum_over(rebase_s9(s9_old, p1_old, p1, s3_old, p2_old, p2, s4_old, N_old) if seen_old > 0 else 0.0, width)
+    s10 = sum_over(rebase_s10(s10_old, p1_old, p1, s4_old, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10
 
 
 @cuda.jit(device=True)
-def settle_s3(p1, p2, s3, vN):
+def settle_s3(p1, p2, s3, N):
     t1 = p1
     t3 = p2
     t6 = 1.0 + (t1 - t1) * (t3 - t3)
-    t20 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
+    t20 = s3 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(N)
     return (t20 if s3 - s3 == 0.0 else nan) if t6 != t6 else s3
 
 
 @cuda.jit(device=True)
-def settle_s4(p1, s4, vN):
+def settle_s4(p1, s4, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s4 + t11 * t11 * f8(vN)
+    t14 = s4 + t11 * t11 * f8(N)
     return (t14 if s4 - s4 == 0.0 else nan) if t4 != t4 else s4
 
 
 @cuda.jit(device=True)
-def settle_s1(p2, s1, vN):
+def settle_s1(p2, s1, N):
     t1 = p2
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
-    t14 = s1 + t11 * t11 * f8(vN)
+    t14 = s1 + t11 * t11 * f8(N)
     return (t14 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
 
 
@@ -414,12 +418,12 @@ def output_1(s6, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10):
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s, vN)
-    s3 = settle_s3(p1, p2, s3, vN)
-    s4 = settle_s4(p1, s4, vN)
-    s1 = settle_s1(p2, s1, vN)
+def finish(seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10):
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s, N)
+    s3 = settle_s3(p1, p2, s3, N)
+    s4 = settle_s4(p1, s4, N)
+    s1 = settle_s1(p2, s1, N)
     s7 = settle_s7(p2, s7)
     s8 = settle_s8(p2, p1, s8)
     s9 = settle_s9(p1, p2, s9)
@@ -458,7 +462,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, y, s_y, n_l, items, parts, piece, part_seen, part_s, part_s2, part_vN, part_s3, part_s4, part_s1, part_s7, part_s8, part_s9, part_s10, out_0, out_1):
+    def kernel(x, s_x, y, s_y, n_l, items, parts, piece, part_seen, part_s, part_s2, part_N, part_s3, part_s4, part_s1, part_s7, part_s8, part_s9, part_s10, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -483,12 +487,12 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_y = cuda.local.array(SLOTS, f4)
-        seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10 = i4(0), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10 = i4(0), 0.0, 0.0, i8(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_y, even_y, ok, at, v_x, v_y)
-            seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10 = fold(seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10, ok, v_y, v_x)
+            seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10 = fold(seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10, ok, v_y, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -497,7 +501,7 @@ def make(warps, stage):
             seen = sel(there, part_seen[place], i4(0))
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s3 = sel(there, part_s3[place], 0.0)
             s4 = sel(there, part_s4[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
@@ -505,11 +509,11 @@ def make(warps, stage):
             s8 = sel(there, part_s8[place], 0.0)
             s9 = sel(there, part_s9[place], 0.0)
             s10 = sel(there, part_s10[place], 0.0)
-        seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10 = combine(seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10, 32)
+        seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10 = combine(seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s3 = cuda.shared.array(32, f8)
         shared_s4 = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
@@ -522,7 +526,7 @@ def make(warps, stage):
                 shared_seen[warp] = seen
                 shared_s[warp] = s
                 shared_s2[warp] = s2
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s3[warp] = s3
                 shared_s4[warp] = s4
                 shared_s1[warp] = s1
@@ -535,7 +539,7 @@ def make(warps, stage):
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
@@ -543,13 +547,13 @@ def make(warps, stage):
                 s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
                 s9 = sel(lane < warps, shared_s9[lane % warps], 0.0)
                 s10 = sel(lane < warps, shared_s10[lane % warps], 0.0)
-                seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10 = combine(seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10, warps)
+                seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10 = combine(seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
                 part_s2[item * parts + part] = s2
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s3[item * parts + part] = s3
                 part_s4[item * parts + part] = s4
                 part_s1[item * parts + part] = s1
@@ -558,7 +562,7 @@ def make(warps, stage):
                 part_s9[item * parts + part] = s9
                 part_s10[item * parts + part] = s10
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, s, s2, vN, s3, s4, s1, s7, s8, s9, s10)
+            result_0, result_1 = finish(seen, s, s2, N, s3, s4, s1, s7, s8, s9, s10)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -152,6 +152,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -163,6 +165,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     t1 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -195,10 +199,13 @@ def finish(seen, m, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, v_x, m, s):
+def map_0(y_0, v_x, m, s, ok):
     t2 = math.log(s)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(f8(v_x[i_l]) - m - t2)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -259,7 +266,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -293,11 +300,11 @@ def make(warps, stage):
         m = final_m[place]
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, v_x, m, s)
+            map_0(y_0, v_x, m, s, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -153,6 +153,8 @@ def fold(seen_old, m_old, s_old, ok, v_x, v_b):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -164,6 +166,8 @@ def fold(seen_old, m_old, s_old, ok, v_x, v_b):
     t1 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_b[i_l] * fast_exp(v_x[i_l] - f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -233,7 +237,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, v_b, s_b, n_l, items, parts, piece, part_seen, part_m, part_s, out_0, out_1):
+    def kernel(x, s_x, b, s_b, n_l, items, parts, piece, part_seen, part_m, part_s, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -247,7 +251,7 @@ def make(warps, stage):
         o_x = rest * s_x
         p_x = address(x) + o_x * SIZE
         o_b = rest * s_b
-        p_b = address(v_b) + o_b * SIZE
+        p_b = address(b) + o_b * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -259,7 +263,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_b = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_b, even_b, ok, at, v_x, v_b)

@@ -270,6 +270,8 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, s6_old, s1_old, s8_old, s5_old
     s2_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_y[i_l]
         t1 = f4(3.4) * v_t[i_l]
         s2_of = s2_of + sin(t1)
@@ -311,6 +313,8 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, s6_old, s1_old, s8_old, s5_old
     s9_of = f4(0.0)
     s10_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t6 = f4(1.7) * (v_t[i_l] - f4(t4))
         t7 = cos(t6)
         t9 = v_y[i_l] - f4(t8)
@@ -519,7 +523,7 @@ def make(warps, stage):
         v_t = cuda.local.array(SLOTS, f4)
         v_y = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3, s4, s6, s1, s8, s5, s9, s10 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_t, p_y, even_y, ok, at, v_t, v_y)

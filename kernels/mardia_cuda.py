@@ -194,72 +194,72 @@ def make_S2(span, thread, cells_S2, cells_X, n_plane, skew_X, shift_X, mask_X, s
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def value_p3(s4, vN):
-    return s4 / f8(vN)
+def value_p3(s4, N):
+    return s4 / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, p1, p1_new, s2, vN):
+def rebase_s1(s1, p1, p1_new, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s1 + (0.0 if s2 == 0.0 else 3.0 * t3 * s2) + (0.0 if f8(vN) == 0.0 else t3 * t3 * t3 * f8(vN))
+    return s1 + (0.0 if s2 == 0.0 else 3.0 * t3 * s2) + (0.0 if f8(N) == 0.0 else t3 * t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s5(s5, p1, p1_new, p3, p3_new, vN):
+def rebase_s5(s5, p1, p1_new, p3, p3_new, N):
     t6 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t7 = ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)) * t6
-    return s5 + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+    return s5 + (0.0 if f8(N) == 0.0 else t7 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s6(s6, p3, p3_new, vN):
+def rebase_s6(s6, p3, p3_new, N):
     t3 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
-    return s6 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s6 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s11(s11, p1, p1_new, s5, p3, p3_new, s2, vN):
+def rebase_s11(s11, p1, p1_new, s5, p3, p3_new, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t9 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
-    t14 = 0.0 if f8(vN) == 0.0 else t3 * t3 * t9 * f8(vN)
+    t14 = 0.0 if f8(N) == 0.0 else t3 * t3 * t9 * f8(N)
     return s11 + (0.0 if s5 == 0.0 else 2.0 * t3 * s5) + (0.0 if s2 == 0.0 else t9 * s2) + t14
 
 
 @cuda.jit(device=True)
-def rebase_s12(s12, p3, p3_new, s5, p1, p1_new, s6, vN):
+def rebase_s12(s12, p3, p3_new, s5, p1, p1_new, s6, N):
     t3 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t9 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    t14 = 0.0 if f8(vN) == 0.0 else t9 * t3 * t3 * f8(vN)
+    t14 = 0.0 if f8(N) == 0.0 else t9 * t3 * t3 * f8(N)
     return s12 + (0.0 if s5 == 0.0 else 2.0 * t3 * s5) + (0.0 if s6 == 0.0 else t9 * s6) + t14
 
 
 @cuda.jit(device=True)
-def rebase_s13(s13, p3, p3_new, s6, vN):
+def rebase_s13(s13, p3, p3_new, s6, N):
     t3 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
-    return s13 + (0.0 if s6 == 0.0 else 3.0 * t3 * s6) + (0.0 if f8(vN) == 0.0 else t3 * t3 * t3 * f8(vN))
+    return s13 + (0.0 if s6 == 0.0 else 3.0 * t3 * s6) + (0.0 if f8(N) == 0.0 else t3 * t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s14(s14, p1, p1_new, s1, s2, vN):
+def rebase_s14(s14, p1, p1_new, s1, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t7 = t3 * t3
-    t13 = 0.0 if f8(vN) == 0.0 else t7 * t3 * t3 * f8(vN)
+    t13 = 0.0 if f8(N) == 0.0 else t7 * t3 * t3 * f8(N)
     return s14 + (0.0 if s1 == 0.0 else 4.0 * t3 * s1) + (0.0 if s2 == 0.0 else 6.0 * t7 * s2) + t13
 
 
 @cuda.jit(device=True)
-def rebase_s15(s15, p1, p1_new, s12, p3, p3_new, s11, s5, s6, s2, vN):
+def rebase_s15(s15, p1, p1_new, s12, p3, p3_new, s11, s5, s6, s2, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t9 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t15 = 0.0 if s5 == 0.0 else 4.0 * (t3 * t9) * s5
@@ -267,53 +267,53 @@ def rebase_s15(s15, p1, p1_new, s12, p3, p3_new, s11, s5, s6, s2, vN):
     t18 = 0.0 if s6 == 0.0 else t17 * s6
     t21 = 0.0 if s2 == 0.0 else t9 * t9 * s2
     t22 = s15 + (0.0 if s12 == 0.0 else 2.0 * t3 * s12) + (0.0 if s11 == 0.0 else 2.0 * t9 * s11) + t15 + t18 + t21
-    return t22 + (0.0 if f8(vN) == 0.0 else t17 * t9 * t9 * f8(vN))
+    return t22 + (0.0 if f8(N) == 0.0 else t17 * t9 * t9 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s16(s16, p1, p1_new, s11, p3, p3_new, s1, s2, s5, vN):
+def rebase_s16(s16, p1, p1_new, s11, p3, p3_new, s1, s2, s5, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t9 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t14 = 0.0 if s2 == 0.0 else 3.0 * (t3 * t9) * s2
     t16 = t3 * t3
     t18 = 0.0 if s5 == 0.0 else 3.0 * t16 * s5
-    t22 = 0.0 if f8(vN) == 0.0 else t16 * t3 * t9 * f8(vN)
+    t22 = 0.0 if f8(N) == 0.0 else t16 * t3 * t9 * f8(N)
     return s16 + (0.0 if s11 == 0.0 else 3.0 * t3 * s11) + (0.0 if s1 == 0.0 else t9 * s1) + t14 + t18 + t22
 
 
 @cuda.jit(device=True)
-def rebase_s17(s17, p3, p3_new, s13, s6, vN):
+def rebase_s17(s17, p3, p3_new, s13, s6, N):
     t3 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t7 = t3 * t3
-    t13 = 0.0 if f8(vN) == 0.0 else t7 * t3 * t3 * f8(vN)
+    t13 = 0.0 if f8(N) == 0.0 else t7 * t3 * t3 * f8(N)
     return s17 + (0.0 if s13 == 0.0 else 4.0 * t3 * s13) + (0.0 if s6 == 0.0 else 6.0 * t7 * s6) + t13
 
 
 @cuda.jit(device=True)
-def rebase_s18(s18, p3, p3_new, s12, s5, p1, p1_new, s13, s6, vN):
+def rebase_s18(s18, p3, p3_new, s12, s5, p1, p1_new, s13, s6, N):
     t3 = (p3 if math.isfinite(p3) else 0.0) - (p3_new if math.isfinite(p3_new) else 0.0)
     t13 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
     t14 = 0.0 if s13 == 0.0 else t13 * s13
     t16 = t13 * t3
     t18 = 0.0 if s6 == 0.0 else 3.0 * t16 * s6
-    t22 = 0.0 if f8(vN) == 0.0 else t16 * t3 * t3 * f8(vN)
+    t22 = 0.0 if f8(N) == 0.0 else t16 * t3 * t3 * f8(N)
     t23 = s18 + (0.0 if s12 == 0.0 else 3.0 * t3 * s12) + (0.0 if s5 == 0.0 else 3.0 * (t3 * t3) * s5) + t14 + t18 + t22
     return t23
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old, slots, first, span, thread, length, cells_S1, cells_S2):
+def fold(seen_old, s_old, N_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old, slots, first, span, thread, length, cells_S1, cells_S2):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old
+        return seen_old, s_old, N_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
-    p3_old = value_p3(s4_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
+    p3_old = value_p3(s4_old, N_old)
     s = s_old
     s_it = f4(0.0)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s4 = s4_old
     s4_it = f4(0.0)
     for i_l in range(slots):
@@ -321,31 +321,31 @@ def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_ol
         s4_it = s4_it + sel(i4(first + i_l * span + thread) < i4(length), cells_S2[i_l * span + thread], f4(0.0))
     s = s + f8(s_it)
     s4 = s4 + f8(s4_it)
-    p1 = value_p1(s, vN)
-    p3 = value_p3(s4, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    p3 = value_p3(s4, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = f4(0.0)
-    s1 = rebase_s1(s1_old, p1_old, p1, s2_old, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, p1_old, p1, s2_old, N_old) if seen_old > 0 else s1_old
     s1_it = f4(0.0)
-    s5 = rebase_s5(s5_old, p1_old, p1, p3_old, p3, vN_old) if seen_old > 0 else s5_old
+    s5 = rebase_s5(s5_old, p1_old, p1, p3_old, p3, N_old) if seen_old > 0 else s5_old
     s5_it = f4(0.0)
-    s6 = rebase_s6(s6_old, p3_old, p3, vN_old) if seen_old > 0 else s6_old
+    s6 = rebase_s6(s6_old, p3_old, p3, N_old) if seen_old > 0 else s6_old
     s6_it = f4(0.0)
-    s11 = rebase_s11(s11_old, p1_old, p1, s5_old, p3_old, p3, s2_old, vN_old) if seen_old > 0 else s11_old
+    s11 = rebase_s11(s11_old, p1_old, p1, s5_old, p3_old, p3, s2_old, N_old) if seen_old > 0 else s11_old
     s11_it = f4(0.0)
-    s12 = rebase_s12(s12_old, p3_old, p3, s5_old, p1_old, p1, s6_old, vN_old) if seen_old > 0 else s12_old
+    s12 = rebase_s12(s12_old, p3_old, p3, s5_old, p1_old, p1, s6_old, N_old) if seen_old > 0 else s12_old
     s12_it = f4(0.0)
-    s13 = rebase_s13(s13_old, p3_old, p3, s6_old, vN_old) if seen_old > 0 else s13_old
+    s13 = rebase_s13(s13_old, p3_old, p3, s6_old, N_old) if seen_old > 0 else s13_old
     s13_it = f4(0.0)
-    s14 = rebase_s14(s14_old, p1_old, p1, s1_old, s2_old, vN_old) if seen_old > 0 else s14_old
+    s14 = rebase_s14(s14_old, p1_old, p1, s1_old, s2_old, N_old) if seen_old > 0 else s14_old
     s14_it = f4(0.0)
-    s15 = rebase_s15(s15_old, p1_old, p1, s12_old, p3_old, p3, s11_old, s5_old, s6_old, s2_old, vN_old) if seen_old > 0 else s15_old
+    s15 = rebase_s15(s15_old, p1_old, p1, s12_old, p3_old, p3, s11_old, s5_old, s6_old, s2_old, N_old) if seen_old > 0 else s15_old
     s15_it = f4(0.0)
-    s16 = rebase_s16(s16_old, p1_old, p1, s11_old, p3_old, p3, s1_old, s2_old, s5_old, vN_old) if seen_old > 0 else s16_old
+    s16 = rebase_s16(s16_old, p1_old, p1, s11_old, p3_old, p3, s1_old, s2_old, s5_old, N_old) if seen_old > 0 else s16_old
     s16_it = f4(0.0)
-    s17 = rebase_s17(s17_old, p3_old, p3, s13_old, s6_old, vN_old) if seen_old > 0 else s17_old
+    s17 = rebase_s17(s17_old, p3_old, p3, s13_old, s6_old, N_old) if seen_old > 0 else s17_old
     s17_it = f4(0.0)
-    s18 = rebase_s18(s18_old, p3_old, p3, s12_old, s5_old, p1_old, p1, s13_old, s6_old, vN_old) if seen_old > 0 else s18_old
+    s18 = rebase_s18(s18_old, p3_old, p3, s12_old, s5_old, p1_old, p1, s13_old, s6_old, N_old) if seen_old > 0 else s18_old
     s18_it = f4(0.0)
     t1 = p1 if math.isfinite(p1) else 0.0
     t5 = p3 if math.isfinite(p3) else 0.0
@@ -383,41 +383,41 @@ def fold(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_ol
     s16 = s16 + f8(s16_it)
     s17 = s17 + f8(s17_it)
     s18 = s18 + f8(s18_it)
-    return seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
+    return seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old, width):
+def combine(seen_old, s_old, N_old, s4_old, s2_old, s1_old, s5_old, s6_old, s11_old, s12_old, s13_old, s14_old, s15_old, s16_old, s17_old, s18_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
-    p3_old = value_p3(s4_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
+    p3_old = value_p3(s4_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     s4 = sum_over(s4_old, width)
-    p1 = value_p1(s, vN)
-    p3 = value_p3(s4, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    s1 = sum_over(rebase_s1(s1_old, p1_old, p1, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    s5 = sum_over(rebase_s5(s5_old, p1_old, p1, p3_old, p3, vN_old) if seen_old > 0 else 0.0, width)
-    s6 = sum_over(rebase_s6(s6_old, p3_old, p3, vN_old) if seen_old > 0 else 0.0, width)
-    s11 = sum_over(rebase_s11(s11_old, p1_old, p1, s5_old, p3_old, p3, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    s12 = sum_over(rebase_s12(s12_old, p3_old, p3, s5_old, p1_old, p1, s6_old, vN_old) if seen_old > 0 else 0.0, width)
-    s13 = sum_over(rebase_s13(s13_old, p3_old, p3, s6_old, vN_old) if seen_old > 0 else 0.0, width)
-    s14 = sum_over(rebase_s14(s14_old, p1_old, p1, s1_old, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    s15 = sum_over(rebase_s15(s15_old, p1_old, p1, s12_old, p3_old, p3, s11_old, s5_old, s6_old, s2_old, vN_old) if seen_old > 0 else 0.0, width)
-    s16 = sum_over(rebase_s16(s16_old, p1_old, p1, s11_old, p3_old, p3, s1_old, s2_old, s5_old, vN_old) if seen_old > 0 else 0.0, width)
-    s17 = sum_over(rebase_s17(s17_old, p3_old, p3, s13_old, s6_old, vN_old) if seen_old > 0 else 0.0, width)
-    s18 = sum_over(rebase_s18(s18_old, p3_old, p3, s12_old, s5_old, p1_old, p1, s13_old, s6_old, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
+    p1 = value_p1(s, N)
+    p3 = value_p3(s4, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    s1 = sum_over(rebase_s1(s1_old, p1_old, p1, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    s5 = sum_over(rebase_s5(s5_old, p1_old, p1, p3_old, p3, N_old) if seen_old > 0 else 0.0, width)
+    s6 = sum_over(rebase_s6(s6_old, p3_old, p3, N_old) if seen_old > 0 else 0.0, width)
+    s11 = sum_over(rebase_s11(s11_old, p1_old, p1, s5_old, p3_old, p3, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    s12 = sum_over(rebase_s12(s12_old, p3_old, p3, s5_old, p1_old, p1, s6_old, N_old) if seen_old > 0 else 0.0, width)
+    s13 = sum_over(rebase_s13(s13_old, p3_old, p3, s6_old, N_old) if seen_old > 0 else 0.0, width)
+    s14 = sum_over(rebase_s14(s14_old, p1_old, p1, s1_old, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    s15 = sum_over(rebase_s15(s15_old, p1_old, p1, s12_old, p3_old, p3, s11_old, s5_old, s6_old, s2_old, N_old) if seen_old > 0 else 0.0, width)
+    s16 = sum_over(rebase_s16(s16_old, p1_old, p1, s11_old, p3_old, p3, s1_old, s2_old, s5_old, N_old) if seen_old > 0 else 0.0, width)
+    s17 = sum_over(rebase_s17(s17_old, p3_old, p3, s13_old, s6_old, N_old) if seen_old > 0 else 0.0, width)
+    s18 = sum_over(rebase_s18(s18_old, p3_old, p3, s12_old, s5_old, p1_old, p1, s13_old, s6_old, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
@@ -430,21 +430,21 @@ def settle_s1(p1, s1):
 
 
 @cuda.jit(device=True)
-def settle_s5(p1, p3, s5, vN):
+def settle_s5(p1, p3, s5, N):
     t1 = p1
     t3 = p3
     t6 = 1.0 + (t1 - t1) * (t3 - t3)
-    t20 = s5 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p3 if p3 - p3 == 0.0 else f8(0)) - p3) * f8(vN)
+    t20 = s5 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p3 if p3 - p3 == 0.0 else f8(0)) - p3) * f8(N)
     return (t20 if s5 - s5 == 0.0 else nan) if t6 != t6 else s5
 
 
 @cuda.jit(device=True)
-def settle_s6(p3, s6, vN):
+def settle_s6(p3, s6, N):
     t1 = p3
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p3 if p3 - p3 == 0.0 else f8(0)) - p3
-    t14 = s6 + t11 * t11 * f8(vN)
+    t14 = s6 + t11 * t11 * f8(N)
     return (t14 if s6 - s6 == 0.0 else nan) if t4 != t4 else s6
 
 
@@ -528,8 +528,8 @@ def settle_s18(p3, p1, s18):
 
 
 @cuda.jit(device=True)
-def value_p2(s2, vN):
-    return math.sqrt(s2 / f8(vN))
+def value_p2(s2, N):
+    return math.sqrt(s2 / f8(N))
 
 
 @cuda.jit(device=True)
@@ -539,19 +539,19 @@ def value_s3(p2, s1):
 
 
 @cuda.jit(device=True)
-def value_p4(s5, vN):
-    return s5 / f8(vN)
+def value_p4(s5, N):
+    return s5 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_p5(s2, vN):
-    return s2 / f8(vN)
+def value_p5(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_p6(s6, vN, s5, s2):
-    t2 = s5 / f8(vN)
-    return math.sqrt(s6 / f8(vN) - t2 * t2 / (s2 / f8(vN)))
+def value_p6(s6, N, s5, s2):
+    t2 = s5 / f8(N)
+    return math.sqrt(s6 / f8(N) - t2 * t2 / (s2 / f8(N)))
 
 
 @cuda.jit(device=True)
@@ -609,13 +609,13 @@ def output_1(s10, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     s1 = settle_s1(p1, s1)
-    p3 = value_p3(s4, vN)
-    s5 = settle_s5(p1, p3, s5, vN)
-    s6 = settle_s6(p3, s6, vN)
+    p3 = value_p3(s4, N)
+    s5 = settle_s5(p1, p3, s5, N)
+    s6 = settle_s6(p3, s6, N)
     s11 = settle_s11(p1, p3, s11)
     s12 = settle_s12(p3, p1, s12)
     s13 = settle_s13(p3, s13)
@@ -624,11 +624,11 @@ def finish(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s
     s16 = settle_s16(p1, p3, s16)
     s17 = settle_s17(p3, s17)
     s18 = settle_s18(p3, p1, s18)
-    p2 = value_p2(s2, vN)
+    p2 = value_p2(s2, N)
     s3 = value_s3(p2, s1)
-    p4 = value_p4(s5, vN)
-    p5 = value_p5(s2, vN)
-    p6 = value_p6(s6, vN, s5, s2)
+    p4 = value_p4(s5, N)
+    p5 = value_p5(s2, N)
+    p6 = value_p6(s6, N, s5, s2)
     s7 = value_s7(p2, p6, s11, p4, p5, s1)
     s8 = value_s8(p2, p6, s12, p4, p5, s11, s1)
     s9 = value_s9(p6, s13, p4, p5, s12, s11, s1)
@@ -649,7 +649,7 @@ def make(warps, stage, slots, n_plane):
     room_S2 = slots * span * 1
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, n_l, items, parts, piece, part_seen, part_s, part_vN, part_s4, part_s2, part_s1, part_s5, part_s6, part_s11, part_s12, part_s13, part_s14, part_s15, part_s16, part_s17, part_s18, out_0, out_1):
+    def kernel(X, s_X, n_l, items, parts, piece, part_seen, part_s, part_N, part_s4, part_s2, part_s1, part_s5, part_s6, part_s11, part_s12, part_s13, part_s14, part_s15, part_s16, part_s17, part_s18, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -661,14 +661,14 @@ def make(warps, stage, slots, n_plane):
         row = sel(live, item, i8(0))
         rest = row
         o_X = rest * s_X
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_X = cuda.shared.array(room_X, f4)
         cells_S1 = cuda.shared.array(room_S1, f4)
         cells_S2 = cuda.shared.array(room_S2, f4)
-        seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = i4(0), 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = i4(0), 0.0, i8(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -678,7 +678,7 @@ def make(warps, stage, slots, n_plane):
             cuda.syncthreads()
             make_S1(span, thread, cells_S1, cells_X, n_plane, skew_X, shift_X, mask_X, slots)
             make_S2(span, thread, cells_S2, cells_X, n_plane, skew_X, shift_X, mask_X, slots)
-            seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = fold(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, slots, first, span, thread, length, cells_S1, cells_S2)
+            seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = fold(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, slots, first, span, thread, length, cells_S1, cells_S2)
             first += slots * span
             more = first < length
         if joins:
@@ -686,7 +686,7 @@ def make(warps, stage, slots, n_plane):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             s = sel(there, part_s[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s4 = sel(there, part_s4[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
@@ -700,10 +700,10 @@ def make(warps, stage, slots, n_plane):
             s16 = sel(there, part_s16[place], 0.0)
             s17 = sel(there, part_s17[place], 0.0)
             s18 = sel(there, part_s18[place], 0.0)
-        seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = combine(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, 32)
+        seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = combine(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s4 = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
@@ -721,7 +721,7 @@ def make(warps, stage, slots, n_plane):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s4[warp] = s4
                 shared_s2[warp] = s2
                 shared_s1[warp] = s1
@@ -739,7 +739,7 @@ def make(warps, stage, slots, n_plane):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
@@ -753,12 +753,12 @@ def make(warps, stage, slots, n_plane):
                 s16 = sel(lane < warps, shared_s16[lane % warps], 0.0)
                 s17 = sel(lane < warps, shared_s17[lane % warps], 0.0)
                 s18 = sel(lane < warps, shared_s18[lane % warps], 0.0)
-                seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = combine(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, warps)
+                seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = combine(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s4[item * parts + part] = s4
                 part_s2[item * parts + part] = s2
                 part_s1[item * parts + part] = s1
@@ -773,7 +773,7 @@ def make(warps, stage, slots, n_plane):
                 part_s17[item * parts + part] = s17
                 part_s18[item * parts + part] = s18
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, s, vN, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18)
+            result_0, result_1 = finish(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

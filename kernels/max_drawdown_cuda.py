@@ -263,7 +263,7 @@ def make(warps, stage, slots):
         cells_x = cuda.shared.array(room_x, f4)
         cells_S1 = cuda.shared.array(room_S1, f4)
         seen, m1, m, m4, m5, m2, m6, m3 = i4(0), (-inf), (-inf), (-inf), (-inf), (-inf), (-inf), (-inf)
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

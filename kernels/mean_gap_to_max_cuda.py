@@ -130,58 +130,62 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, m, m_new, vN):
+def rebase_s1(s1, m, m_new, N):
     t3 = (m if math.isfinite(m) else 0.0) - (m_new if math.isfinite(m_new) else 0.0)
-    return s1 + (0.0 if f8(vN) == 0.0 else t3 * f8(vN))
+    return s1 + (0.0 if f8(N) == 0.0 else t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, vN_old, s1_old, ok, v_x):
+def fold(seen_old, m_old, N_old, s1_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, vN_old, s1_old
+        return seen_old, m_old, N_old, s1_old
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
         unrolled()
     m = larger(m, f8(m_it))
-    s1 = rebase_s1(s1_old, m_old, m, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, m_old, m, N_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t1 = m if math.isfinite(m) else 0.0
     s1_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s1_of = s1_of + (f8(v_x[i_l]) - t1)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
             s1_of = 0.0
         unrolled()
     s1 = s1 + s1_it
-    return seen, m, vN, s1
+    return seen, m, N, s1
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, vN_old, s1_old, width):
+def combine(seen_old, m_old, N_old, s1_old, width):
     seen = sum_over(seen_old, width)
     m = larger_over(m_old, width)
-    vN = sum_over(vN_old, width)
-    s1 = sum_over(rebase_s1(s1_old, m_old, m, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, m, vN, s1
+    N = sum_over(N_old, width)
+    s1 = sum_over(rebase_s1(s1_old, m_old, m, N_old) if seen_old > 0 else 0.0, width)
+    return seen, m, N, s1
 
 
 @cuda.jit(device=True)
-def settle_s1(m, s1, vN):
+def settle_s1(m, s1, N):
     t1 = m
     t3 = 1.0 + (t1 - t1)
-    t12 = s1 + ((m if m - m == 0.0 else f8(0)) - m) * f8(vN)
+    t12 = s1 + ((m if m - m == 0.0 else f8(0)) - m) * f8(N)
     return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
@@ -196,8 +200,8 @@ def output_0(s, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, m, vN, s1):
-    s1 = settle_s1(m, s1, vN)
+def finish(seen, m, N, s1):
+    s1 = settle_s1(m, s1, N)
     s = value_s(s1)
     return output_0(s, seen)
 
@@ -224,7 +228,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_vN, part_s1, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_N, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -245,12 +249,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, m, vN, s1 = i4(0), (-inf), 0, 0.0
-        first = 0
+        seen, m, N, s1 = i4(0), (-inf), i8(0), 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, vN, s1 = fold(seen, m, vN, s1, ok, v_x)
+            seen, m, N, s1 = fold(seen, m, N, s1, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -258,34 +262,34 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s1 = sel(there, part_s1[place], 0.0)
-        seen, m, vN, s1 = combine(seen, m, vN, s1, 32)
+        seen, m, N, s1 = combine(seen, m, N, s1, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s1 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_m[warp] = m
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s1[warp] = s1
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                seen, m, vN, s1 = combine(seen, m, vN, s1, warps)
+                seen, m, N, s1 = combine(seen, m, N, s1, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s1[item * parts + part] = s1
         elif warp == 0 or alone:
-            result_0 = finish(seen, m, vN, s1)
+            result_0 = finish(seen, m, N, s1)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -181,22 +181,22 @@ def sound(total):
 @njit(**LOOP)
 def fold_0(w, x, n, real):
     wide_vectors()
-    v_n = real(inf)
+    n_ = real(inf)
     m = real(-inf)
     s2 = real(0.0)
     c2 = middle(w)
     for i_l in range(n):
-        v_n = smaller(v_n, real(x[i_l]))
+        n_ = smaller(n_, real(x[i_l]))
         m = larger(m, real(x[i_l]))
         s2 = s2 + minus(real(w[i_l]), c2)
     s2 = f8(s2) + f8(n) * f8(c2)
-    return v_n, m, s2
+    return n_, m, s2
 
 
 @njit(**PART)
-def rebase_1(s1, old_v_n, v_n, old_s2):
-    t1 = anchored(old_v_n)
-    t2 = anchored(v_n)
+def rebase_1(s1, old_n, n_, old_s2):
+    t1 = anchored(old_n)
+    t2 = anchored(n_)
     t3 = t1 - t2
     t4 = times(t3, old_s2)
     t5 = s1 + t4
@@ -205,10 +205,10 @@ def rebase_1(s1, old_v_n, v_n, old_s2):
 
 
 @njit(**LOOP)
-def fold_1(x, v_n, w, n, real):
+def fold_1(x, n_, w, n, real):
     wide_vectors()
     s1 = real(0.0)
-    t1 = anchored(v_n)
+    t1 = anchored(n_)
     for i_l in range(n):
         t2 = apart(real(x[i_l]), t1, real)
         t3 = t2 * real(w[i_l])
@@ -217,23 +217,23 @@ def fold_1(x, v_n, w, n, real):
 
 
 @njit(**PART)
-def finish(v_n, s1, s2, m, p1, s):
-    t1 = v_n
+def finish(n_, s1, s2, m, p1, s):
+    t1 = n_
     t2 = t1 - t1
     t3 = 1.0 + t2
     t4 = t3 != t3
     t5 = s1 - s1
     t6 = t5 == 0.0
-    t7 = v_n - v_n
+    t7 = n_ - n_
     t8 = t7 == 0.0
-    t9 = v_n if t8 else f8(0)
-    t10 = t9 - v_n
+    t9 = n_ if t8 else f8(0)
+    t10 = t9 - n_
     t11 = t10 * s2
     t12 = s1 + t11
     t13 = t12 if t6 else nan
     t14 = t13 if t4 else s1
     s1 = t14
-    t15 = m - v_n
+    t15 = m - n_
     p1 = t15
     t16 = 1.0 / p1
     t17 = t16 * s1
@@ -249,7 +249,7 @@ def sweep(first, last, tile, block, b_x, x, b_w, w, n_l, out0):
     for item in range(first, last):
         rest = item
         b = rest
-        v_n = f8(inf)
+        n_ = f8(inf)
         m = f8((-inf))
         s2 = f8(0.0)
         s1 = f8(0.0)
@@ -260,25 +260,25 @@ def sweep(first, last, tile, block, b_x, x, b_w, w, n_l, out0):
             seen = t0 + n - begin
             w_tile = w[b_w[b], t0:t0 + n]
             x_tile = x[b_x[b], t0:t0 + n]
-            old_v_n = v_n
+            old_n = n_
             old_s2 = s2
             r0, r1, r2 = fold_0(w_tile, x_tile, n, f4)
             if not finite(r2):
                 r0, r1, r2 = fold_0(w_tile, x_tile, n, f8)
-            v_n = smaller(v_n, f8(r0))
+            n_ = smaller(n_, f8(r0))
             m = larger(m, f8(r1))
             s2 = s2 + f8(r2)
             if t0 > begin:
-                s1 = rebase_1(s1, old_v_n, v_n, old_s2)
+                s1 = rebase_1(s1, old_n, n_, old_s2)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
                 ahead(w_tile, (n + at), piece, 16)
-                r0 = fold_1(x_tile[at:at + piece], v_n, w_tile[at:at + piece], piece, f4)
+                r0 = fold_1(x_tile[at:at + piece], n_, w_tile[at:at + piece], piece, f4)
                 if not sound(r0):
-                    r0 = fold_1(x_tile[at:at + piece], v_n, w_tile[at:at + piece], piece, f8)
+                    r0 = fold_1(x_tile[at:at + piece], n_, w_tile[at:at + piece], piece, f8)
                 s1 = s1 + f8(r0)
-        s1, p1, s, out0[b] = finish(v_n, s1, s2, m, p1, s)
+        s1, p1, s, out0[b] = finish(n_, s1, s2, m, p1, s)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

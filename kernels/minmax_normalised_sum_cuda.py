@@ -138,78 +138,82 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, v_n, v_n_new, s2):
-    t3 = (v_n if math.isfinite(v_n) else 0.0) - (v_n_new if math.isfinite(v_n_new) else 0.0)
+def rebase_s1(s1, n, n_new, s2):
+    t3 = (n if math.isfinite(n) else 0.0) - (n_new if math.isfinite(n_new) else 0.0)
     return s1 + (0.0 if s2 == 0.0 else t3 * s2)
 
 
 @cuda.jit(device=True)
-def fold(seen_old, v_n_old, m_old, s2_old, s1_old, ok, v_x, v_w):
+def fold(seen_old, n_old, m_old, s2_old, s1_old, ok, v_x, v_w):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, v_n_old, m_old, s2_old, s1_old
+        return seen_old, n_old, m_old, s2_old, s1_old
     seen = i4(seen_old + many)
-    v_n = v_n_old
-    v_n_it = f4(inf)
+    n = n_old
+    n_it = f4(inf)
     m = m_old
     m_it = f4(-inf)
     s2 = s2_old
     s2_it = 0.0
-    v_n_of = f4(inf)
+    n_of = f4(inf)
     m_of = f4(-inf)
     s2_of = 0.0
     for i_l in range(SLOTS):
-        v_n_of = smaller(v_n_of, v_x[i_l])
+        if i_l == TILE and (not ok[TILE]):
+            break
+        n_of = smaller(n_of, v_x[i_l])
         m_of = larger(m_of, v_x[i_l])
         s2_of = s2_of + f8(v_w[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
-            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
-            v_n_of = f4(inf)
+            n_it = smaller(n_it, sel(ok[i_l], n_of, f4(inf)))
+            n_of = f4(inf)
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
             s2_it = s2_it + sel(ok[i_l], s2_of, 0.0)
             s2_of = 0.0
         unrolled()
-    v_n = smaller(v_n, f8(v_n_it))
+    n = smaller(n, f8(n_it))
     m = larger(m, f8(m_it))
     s2 = s2 + s2_it
-    s1 = rebase_s1(s1_old, v_n_old, v_n, s2_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, n_old, n, s2_old) if seen_old > 0 else s1_old
     s1_it = 0.0
-    t1 = v_n if math.isfinite(v_n) else 0.0
+    t1 = n if math.isfinite(n) else 0.0
     s1_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s1_of = s1_of + (f8(v_x[i_l]) - t1) * f8(v_w[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s1_it = s1_it + sel(ok[i_l], s1_of, 0.0)
             s1_of = 0.0
         unrolled()
     s1 = s1 + s1_it
-    return seen, v_n, m, s2, s1
+    return seen, n, m, s2, s1
 
 
 @cuda.jit(device=True)
-def combine(seen_old, v_n_old, m_old, s2_old, s1_old, width):
+def combine(seen_old, n_old, m_old, s2_old, s1_old, width):
     seen = sum_over(seen_old, width)
-    v_n = smaller_over(v_n_old, width)
+    n = smaller_over(n_old, width)
     m = larger_over(m_old, width)
     s2 = sum_over(s2_old, width)
-    s1 = sum_over(rebase_s1(s1_old, v_n_old, v_n, s2_old) if seen_old > 0 else 0.0, width)
-    return seen, v_n, m, s2, s1
+    s1 = sum_over(rebase_s1(s1_old, n_old, n, s2_old) if seen_old > 0 else 0.0, width)
+    return seen, n, m, s2, s1
 
 
 @cuda.jit(device=True)
-def settle_s1(v_n, s1, s2):
-    t1 = v_n
+def settle_s1(n, s1, s2):
+    t1 = n
     t3 = 1.0 + (t1 - t1)
-    t12 = s1 + ((v_n if v_n - v_n == 0.0 else f8(0)) - v_n) * s2
+    t12 = s1 + ((n if n - n == 0.0 else f8(0)) - n) * s2
     return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
-def value_p1(m, v_n):
-    return m - v_n
+def value_p1(m, n):
+    return m - n
 
 
 @cuda.jit(device=True)
@@ -223,9 +227,9 @@ def output_0(s):
 
 
 @cuda.jit(device=True)
-def finish(seen, v_n, m, s2, s1):
-    s1 = settle_s1(v_n, s1, s2)
-    p1 = value_p1(m, v_n)
+def finish(seen, n, m, s2, s1):
+    s1 = settle_s1(n, s1, s2)
+    p1 = value_p1(m, n)
     s = value_s(p1, s1)
     return output_0(s)
 
@@ -258,7 +262,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, w, s_w, n_l, items, parts, piece, part_seen, part_v_n, part_m, part_s2, part_s1, out_0):
+    def kernel(x, s_x, w, s_w, n_l, items, parts, piece, part_seen, part_n, part_m, part_s2, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -283,52 +287,52 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_w = cuda.local.array(SLOTS, f4)
-        seen, v_n, m, s2, s1 = i4(0), inf, (-inf), 0.0, 0.0
-        first = 0
+        seen, n, m, s2, s1 = i4(0), inf, (-inf), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_w, even_w, ok, at, v_x, v_w)
-            seen, v_n, m, s2, s1 = fold(seen, v_n, m, s2, s1, ok, v_x, v_w)
+            seen, n, m, s2, s1 = fold(seen, n, m, s2, s1, ok, v_x, v_w)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            v_n = sel(there, part_v_n[place], inf)
+            n = sel(there, part_n[place], inf)
             m = sel(there, part_m[place], (-inf))
             s2 = sel(there, part_s2[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
-        seen, v_n, m, s2, s1 = combine(seen, v_n, m, s2, s1, 32)
+        seen, n, m, s2, s1 = combine(seen, n, m, s2, s1, 32)
         shared_seen = cuda.shared.array(32, i4)
-        shared_v_n = cuda.shared.array(32, f8)
+        shared_n = cuda.shared.array(32, f8)
         shared_m = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_v_n[warp] = v_n
+                shared_n[warp] = n
                 shared_m[warp] = m
                 shared_s2[warp] = s2
                 shared_s1[warp] = s1
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
+                n = sel(lane < warps, shared_n[lane % warps], inf)
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                seen, v_n, m, s2, s1 = combine(seen, v_n, m, s2, s1, warps)
+                seen, n, m, s2, s1 = combine(seen, n, m, s2, s1, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_v_n[item * parts + part] = v_n
+                part_n[item * parts + part] = n
                 part_m[item * parts + part] = m
                 part_s2[item * parts + part] = s2
                 part_s1[item * parts + part] = s1
         elif warp == 0 or alone:
-            result_0 = finish(seen, v_n, m, s2, s1)
+            result_0 = finish(seen, n, m, s2, s1)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

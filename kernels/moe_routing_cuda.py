@@ -107,14 +107,15 @@ larger_over = over_lanes(larger)
 fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
@@ -276,7 +277,7 @@ def make(warps, stage, slots, n_d, n_top):
     words_X = n_d
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, vW, s_W, vk, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
+    def kernel(X, s_X, W, s_W, k, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -290,9 +291,9 @@ def make(warps, stage, slots, n_d, n_top):
         i_m = rest % n_m
         rest //= n_m
         o_X = rest * s_X + (i_m) * n_d
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         o_W = rest * s_W
-        p_W = address(vW) + o_W * SIZE
+        p_W = address(W) + o_W * SIZE
         cells_X = cuda.shared.array(words_X, f4)
         for word in range(thread, words_X, span):
             cells_X[word] = load_one(p_X + word * SIZE, 1)
@@ -311,7 +312,7 @@ def make(warps, stage, slots, n_d, n_top):
             pos[word] = i8(-1)
         for word in range(words_pos_value):
             pos_value[word] = -inf
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

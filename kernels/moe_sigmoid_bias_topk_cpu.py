@@ -271,7 +271,7 @@ def whole(x, least, most):
 
 
 @njit(**LOOP)
-def best_pos(pos_value, pos, x, v_b, start, n, lanes4, keys4):
+def best_pos(pos_value, pos, x, b_, start, n, lanes4, keys4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
@@ -282,7 +282,7 @@ def best_pos(pos_value, pos, x, v_b, start, n, lanes4, keys4):
             t2 = np.tanh(t1)
             t3 = f4(0.5) * t2
             t4 = t3 + f4(0.5)
-            t5 = t4 + v_b[np.uint64(i_l)]
+            t5 = t4 + b_[np.uint64(i_l)]
             lanes4[lane] = larger(lanes4[lane], t5)
     ordered(lanes4, keys4)
     rank, bound, wanted = MOST4, pos_value[-1], pos.shape[0] if pos[-1] < 0 else 0
@@ -305,7 +305,7 @@ def best_pos(pos_value, pos, x, v_b, start, n, lanes4, keys4):
             t2 = np.tanh(t1)
             t3 = f4(0.5) * t2
             t4 = t3 + f4(0.5)
-            t5 = t4 + v_b[np.uint64(i_l)]
+            t5 = t4 + b_[np.uint64(i_l)]
             value = f8(t5)
             if not value < bound:
                 insert(pos_value, pos, value, (start + i_l))
@@ -367,7 +367,7 @@ def finish(s1, pos, n_t__1, n_t, s, out0, out1):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1):
+def sweep(first, last, tile, block, b_x, x, b_b, b_, n_l, n_t, out0, out1):
     wide_vectors()
     pos = empty((n_t,), i8)
     pos_value = empty((n_t,), f8)
@@ -389,26 +389,26 @@ def sweep(first, last, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             copy(pos, old_pos)
             copy(s1, old_s1)
-            best_pos(pos_value, pos, x_tile, v_b_tile, t0, n, lanes4, keys4)
+            best_pos(pos_value, pos, x_tile, b_tile, t0, n, lanes4, keys4)
             if t0 > begin:
                 rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
                 ahead(x_tile, (n + at), piece, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
+                ahead(b_tile, (n + at), piece, 16)
                 fold_1(t0 + at, pos, x_tile[at:at + piece], s1, n_t, piece)
         finish(s1, pos, n_t, n_t, s, out0[b], out1[b])
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1):
+def kernel(threads, items, tile, block, b_x, x, b_b, b_, n_l, n_t, out0, out1):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_b, v_b, n_l, n_t, out0, out1)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_b, b_, n_l, n_t, out0, out1)
 
 
 def fitted(arrays, inputs, dtypes):

@@ -103,14 +103,15 @@ sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(
 fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 def turns_of(width, banks):
     """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
@@ -247,7 +248,7 @@ def make(warps, stage, slots, n_e):
     room_S3 = slots * span * 1
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vX, s_X, n_l, items, parts, piece, part_seen, part_s3, part_s, part_s2, out_0, out_1):
+    def kernel(X, s_X, n_l, items, parts, piece, part_seen, part_s3, part_s, part_s2, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -259,7 +260,7 @@ def make(warps, stage, slots, n_e):
         row = sel(live, item, i8(0))
         rest = row
         o_X = rest * s_X
-        p_X = address(vX) + o_X * SIZE
+        p_X = address(X) + o_X * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_X = cuda.shared.array(room_X, f4)
@@ -273,7 +274,7 @@ def make(warps, stage, slots, n_e):
             s[word] = 0.0
         for word in range(words_s2):
             s2[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -127,6 +127,8 @@ def fold(seen_old, s_old, s2_old, ok, v_p, v_t):
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = abs(f8(v_p[i_l]) - f8(v_t[i_l]))
         s_of = s_of + t2 * t2
         s2_of = s2_of + (0.5 * t2 * t2 if t2 < 1.0 else t2 - 0.5)
@@ -218,7 +220,7 @@ def make(warps, stage):
         v_p = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, s, s2 = i4(0), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_p, p_t, even_t, ok, at, v_p, v_t)

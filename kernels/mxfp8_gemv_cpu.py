@@ -141,8 +141,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -150,23 +150,28 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp8(context, x):
-    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, overflow is inf, underflow is gradual."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(64)
-        near, r = _reduced(builder, args[0], -746.0, 710.0, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
-        p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
-                                     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
-                                     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
-        p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
-        k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
-        half = builder.ashr(k, integer(1))
-        for part in (half, builder.sub(k, half)):
-            power = builder.shl(builder.add(part, integer(1023)), integer(52))
-            p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-        return p
-    return types.float64(types.float64), emit
+def _exp8(most):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, beyond `most` it is inf, underflow is gradual."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(64)
+            near, r = _reduced(builder, args[0], -746.0, most, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+            p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                         2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                         0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+            p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+            k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+            half = builder.ashr(k, integer(1))
+            for part in (half, builder.sub(k, half)):
+                power = builder.shl(builder.add(part, integer(1023)), integer(52))
+                p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+            return p
+        return types.float64(types.float64), emit
+    return exp
+
+
+exp8, decay8 = _exp8(710.0), _exp8(None)
 
 
 def _extreme(name):

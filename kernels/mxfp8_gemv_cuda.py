@@ -179,6 +179,8 @@ def fold(seen_old, m_old, s_old, ok, v_x, v_w):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, abs(v_x[i_l]))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -190,6 +192,8 @@ def fold(seen_old, m_old, s_old, ok, v_x, v_w):
     s_it = 0.0
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + rounded(0.0 if p1 == 0.0 else f8(v_x[i_l]) / p1, 3, -6, 448.0, 448.0) * f8(v_w[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
@@ -281,7 +285,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_w = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_w, even_w, ok, at, v_x, v_w)

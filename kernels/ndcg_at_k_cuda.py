@@ -76,6 +76,22 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
+
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
     @cuda.jit(device=True, forceinline=True)
@@ -90,14 +106,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
@@ -164,16 +181,22 @@ def fold(seen_old, ok, n_t, pos_old, pos, s1_old, s1, v_s, pos_value, at, v_rel,
     for word in range(n_t):
         s1_old[word] = s1[word]
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         if ok[i_l]:
             insert(pos_value, pos, 0, n_t, f8(v_s[i_l]), i8(at[i_l]))
         if ok[i_l]:
             insert(top, top_at, 0, n_t, f8(v_rel[i_l]), i8(at[i_l]))
+        unrolled()
     if seen_old > 0:
         rebase_s1(s1, pos_old, pos, s1_old, n_t__1, n_t)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         for i_t in range(n_t):
             t3 = v_rel[i_l] if i4(at[i_l]) == i4(min(max(pos[i_t], -1), 2147483647)) else f4(0)
             s1[i_t] = s1[i_t] + sel(ok[i_l], f8(t3), 0.0)
+        unrolled()
     return seen
 
 
@@ -320,7 +343,7 @@ def make(warps, stage, n_t):
             top_at[word] = i8(-1)
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_s, p_rel, even_rel, ok, at, v_s, v_rel)

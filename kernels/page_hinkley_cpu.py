@@ -87,7 +87,7 @@ smaller = _extreme("llvm.minimum")
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0(v_c1, s, v_c2, v_n, begins, x, start, allowed, n):
+def steps_0(c1, s, c2, n_, begins, x, start, allowed, n):
     if begins:
         i_l = 0
         t1 = 0.0 + f8(x[i_l])
@@ -97,23 +97,23 @@ def steps_0(v_c1, s, v_c2, v_n, begins, x, start, allowed, n):
         t5 = t4 - allowed
         t6 = 0.0 + t5
         t7 = smaller(inf, t6)
-        v_c1, s, v_c2, v_n = t1, t6, t6, t7
+        c1, s, c2, n_ = t1, t6, t6, t7
     for i_l in range(begins, n):
-        t8 = v_c1 + f8(x[i_l])
+        t8 = c1 + f8(x[i_l])
         t9 = (start + i_l) + 1
         t10 = t8 / f8(t9)
         t11 = f8(x[i_l]) - t10
         t12 = t11 - allowed
         t13 = s + t12
-        t14 = v_c2 + t12
-        t15 = smaller(v_n, t14)
-        v_c1, s, v_c2, v_n = t8, t13, t14, t15
-    return v_c1, s, v_c2, v_n
+        t14 = c2 + t12
+        t15 = smaller(n_, t14)
+        c1, s, c2, n_ = t8, t13, t14, t15
+    return c1, s, c2, n_
 
 
 @njit(**PART)
-def finish(s, v_n):
-    t1 = s - v_n
+def finish(s, n_):
+    t1 = s - n_
     out0 = f4(t1)
     return out0
 
@@ -125,16 +125,16 @@ def sweep(first, last, tile, block, b_x, x, allowed, n_l, out0):
     for item in range(first, last):
         rest = item
         b = rest
-        v_c1 = f8(0.0)
+        c1 = f8(0.0)
         s = f8(0.0)
-        v_c2 = f8(0.0)
-        v_n = f8(0.0)
+        c2 = f8(0.0)
+        n_ = f8(0.0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            v_c1, s, v_c2, v_n = steps_0(v_c1, s, v_c2, v_n, i8(t0 == begin), x_tile, t0, allowed, n)
-        out0[b] = finish(s, v_n)
+            c1, s, c2, n_ = steps_0(c1, s, c2, n_, i8(t0 == begin), x_tile, t0, allowed, n)
+        out0[b] = finish(s, n_)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -187,6 +187,8 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
     m_of = f4(-inf)
     s4_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         s4_of = s4_of + f8(v_t[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -202,6 +204,8 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
     t1 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -217,6 +221,8 @@ def fold(seen_old, m_old, s4_old, s_old, s1_old, s3_old, ok, v_x, v_t):
     s1_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = v_x[i_l] - f4(t4)
         t8 = t5 * v_t[i_l] + f4(-1.5) * v_t[i_l]
         s1_of = s1_of + (t8 + f4(1.5) * (fast_exp(t5) * v_t[i_l]))
@@ -344,7 +350,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, m, s4, s, s1, s3 = i4(0), (-inf), 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_t, even_t, ok, at, v_x, v_t)

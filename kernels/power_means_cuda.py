@@ -132,6 +132,8 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_x):
     s2_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + math.log(v_x[i_l])
         s2_of = s2_of + f4(1.0) / v_x[i_l]
         s3_of = s3_of + v_x[i_l] * v_x[i_l] * v_x[i_l]
@@ -222,7 +224,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

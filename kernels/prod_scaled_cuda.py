@@ -133,49 +133,53 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_q(q, m, m_new, vN):
-    return q * (1.0 if m == m_new else m / m_new) ** f8(vN)
+def rebase_q(q, m, m_new, N):
+    return q * (1.0 if m == m_new else m / m_new) ** f8(N)
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, vN_old, q_old, ok, v_x):
+def fold(seen_old, m_old, N_old, q_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, vN_old, q_old
+        return seen_old, m_old, N_old, q_old
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, abs(v_x[i_l]))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
         unrolled()
     m = larger(m, f8(m_it))
-    q = rebase_q(q_old, m_old, m, vN_old) if seen_old > 0 else q_old
+    q = rebase_q(q_old, m_old, m, N_old) if seen_old > 0 else q_old
     q_it = 1.0
     q_of = 1.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         q_of = q_of * (0.0 if m == 0.0 else f8(v_x[i_l]) / m)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             q_it = q_it * sel(ok[i_l], q_of, 1.0)
             q_of = 1.0
         unrolled()
     q = q * q_it
-    return seen, m, vN, q
+    return seen, m, N, q
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, vN_old, q_old, width):
+def combine(seen_old, m_old, N_old, q_old, width):
     seen = sum_over(seen_old, width)
     m = larger_over(m_old, width)
-    vN = sum_over(vN_old, width)
-    q = prod_over(rebase_q(q_old, m_old, m, vN_old) if seen_old > 0 else 1.0, width)
-    return seen, m, vN, q
+    N = sum_over(N_old, width)
+    q = prod_over(rebase_q(q_old, m_old, m, N_old) if seen_old > 0 else 1.0, width)
+    return seen, m, N, q
 
 
 @cuda.jit(device=True)
@@ -195,7 +199,7 @@ def output_1(q, n_l, m):
 
 
 @cuda.jit(device=True)
-def finish(seen, m, vN, q):
+def finish(seen, m, N, q):
     q = settle_q(m, q)
     return output_0(q), output_1(q, seen, m)
 
@@ -222,7 +226,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_vN, part_q, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_N, part_q, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -243,12 +247,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, m, vN, q = i4(0), (-inf), 0, 1.0
-        first = 0
+        seen, m, N, q = i4(0), (-inf), i8(0), 1.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, vN, q = fold(seen, m, vN, q, ok, v_x)
+            seen, m, N, q = fold(seen, m, N, q, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -256,34 +260,34 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             q = sel(there, part_q[place], 1.0)
-        seen, m, vN, q = combine(seen, m, vN, q, 32)
+        seen, m, N, q = combine(seen, m, N, q, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_q = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_m[warp] = m
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_q[warp] = q
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 q = sel(lane < warps, shared_q[lane % warps], 1.0)
-                seen, m, vN, q = combine(seen, m, vN, q, warps)
+                seen, m, N, q = combine(seen, m, N, q, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_q[item * parts + part] = q
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, m, vN, q)
+            result_0, result_1 = finish(seen, m, N, q)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -127,6 +127,8 @@ def fold(seen_old, s_old, ok, v_x):
     s_it = 0.0
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l]) * f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
@@ -149,10 +151,13 @@ def finish(seen, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s, n_l, v_x, v_g):
+def map_0(y_0, s, n_l, v_x, v_g, ok):
     t4 = 1.0 / math.sqrt(s / f8(n_l) + 1e-05)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(f8(v_x[i_l]) * t4 * f8(v_g[i_l]))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -223,7 +228,7 @@ def make(warps, stage):
         v_g = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, s = i4(0), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
@@ -251,11 +256,11 @@ def make(warps, stage):
         cuda.syncthreads()
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
-            map_0(y_0, s, n_l, v_x, v_g)
+            map_0(y_0, s, n_l, v_x, v_g, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -165,6 +165,8 @@ def fold(seen_old, s_old, m1_old, ok, v_x, v_g):
     s_of = 0.0
     m1_of = -inf
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l]) * f8(v_x[i_l])
         m1_of = larger(m1_of, abs(f8(v_g[i_l]) * f8(v_x[i_l])))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -209,11 +211,14 @@ def finish(seen, s, m1):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, m, s, n_l, v_x, v_g):
+def map_0(y_0, m, s, n_l, v_x, v_g, ok):
     t2 = 1.0 / (m / 127.0)
     t6 = 1.0 / math.sqrt(s / f8(n_l) + 1e-05)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(smaller(larger(rint(f8(v_x[i_l]) * t6 * f8(v_g[i_l]) * t2), -127.0), 127.0))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -284,7 +289,7 @@ def make(warps, stage):
         v_g = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, s, m1 = i4(0), 0.0, (-inf)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
@@ -320,11 +325,11 @@ def make(warps, stage):
         s = final_s[place]
         m = final_m[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, p_g, even_g, ok, at, v_x, v_g)
-            map_0(y_0, m, s, n_l, v_x, v_g)
+            map_0(y_0, m, s, n_l, v_x, v_g, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -314,7 +314,7 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
     words_Q = n_k * n_plane
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vQ, s_Q, vK, s_K, vV, s_V, scale, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s2, part_s, out_0):
+    def kernel(Q, s_Q, K, s_K, V, s_V, scale, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s2, part_s, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -328,11 +328,11 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
         i_m = rest % n_m
         rest //= n_m
         o_Q = rest * s_Q + (i_m) * n_k * n_plane
-        p_Q = address(vQ) + o_Q * SIZE
+        p_Q = address(Q) + o_Q * SIZE
         o_K = rest * s_K
-        p_K = address(vK) + o_K * SIZE
+        p_K = address(K) + o_K * SIZE
         o_V = rest * s_V
-        p_V = address(vV) + o_V * SIZE
+        p_V = address(V) + o_V * SIZE
         cells_Q = cuda.shared.array(words_Q, f4)
         for word in range(thread, words_Q, span):
             cells_Q[word] = load_one(p_Q + word * SIZE, 1)
@@ -347,7 +347,7 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
         seen, m2, s2 = i4(0), (-inf), 0.0
         for word in range(words_s):
             s[word] = f4(0.0)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -232,7 +232,7 @@ def make(warps, stage, slots):
     room_S2 = slots * span * 1
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vk, s_k, v, s_v, w, s_w, u, s_u, n_l, items, parts, piece, part_seen, part_h1, part_h, part_q1, part_h3, part_h4, part_h2, part_h5, out_0):
+    def kernel(k, s_k, v, s_v, w, s_w, u, s_u, n_l, items, parts, piece, part_seen, part_h1, part_h, part_q1, part_h3, part_h4, part_h2, part_h5, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -244,7 +244,7 @@ def make(warps, stage, slots):
         row = sel(live, item, i8(0))
         rest = row
         o_k = rest * s_k
-        p_k = address(vk) + o_k * SIZE
+        p_k = address(k) + o_k * SIZE
         o_v = rest * s_v
         p_v = address(v) + o_v * SIZE
         o_w = rest * s_w
@@ -260,7 +260,7 @@ def make(warps, stage, slots):
         cells_S1 = cuda.shared.array(room_S1, f4)
         cells_S2 = cuda.shared.array(room_S2, f4)
         seen, h1, h, q1, h3, h4, h2, h5 = i4(0), 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if joins:
                 there = thread < parts

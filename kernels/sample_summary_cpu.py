@@ -160,28 +160,28 @@ def fold_0b(x, n, real):
     s = real(0.0)
     s2 = real(0.0)
     m = real(-inf)
-    v_n = real(inf)
+    n_ = real(inf)
     c0 = middle(x)
     for i_l in range(n):
         s = s + minus(real(x[i_l]), c0)
         t1 = real(x[i_l]) * real(x[i_l])
         s2 = s2 + t1
         m = larger(m, real(x[i_l]))
-        v_n = smaller(v_n, real(x[i_l]))
+        n_ = smaller(n_, real(x[i_l]))
     s = f8(s) + f8(n) * f8(c0)
-    return s, s2, m, v_n
+    return s, s2, m, n_
 
 
 @njit(**PART)
-def finish(s, q, s2, n_l, m, v_n):
+def finish(s, q, s2, n_l, m, n_):
     out0 = f4(s)
     out1 = f4(q)
     t1 = s2 / f8(n_l)
     t2 = np.sqrt(t1)
     out2 = f4(t2)
-    t3 = m - v_n
+    t3 = m - n_
     out3 = f4(t3)
-    t4 = m + v_n
+    t4 = m + n_
     t5 = t4 / 2.0
     out4 = f4(t5)
     return out0, out1, out2, out3, out4
@@ -198,7 +198,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4):
         q = f8(1.0)
         s2 = f8(0.0)
         m = f8((-inf))
-        v_n = f8(inf)
+        n_ = f8(inf)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
@@ -211,8 +211,8 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2, out3, out4):
             s = s + f8(r0)
             s2 = s2 + f8(r1)
             m = larger(m, f8(r2))
-            v_n = smaller(v_n, f8(r3))
-        out0[b], out1[b], out2[b], out3[b], out4[b] = finish(s, q, s2, n_l, m, v_n)
+            n_ = smaller(n_, f8(r3))
+        out0[b], out1[b], out2[b], out3[b], out4[b] = finish(s, q, s2, n_l, m, n_)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

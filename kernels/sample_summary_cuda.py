@@ -137,12 +137,12 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, q_old, s2_old, m_old, v_n_old, ok, v_x):
+def fold(seen_old, s_old, q_old, s2_old, m_old, n_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, q_old, s2_old, m_old, v_n_old
+        return seen_old, s_old, q_old, s2_old, m_old, n_old
     seen = i4(seen_old + many)
     s = s_old
     s_it = 0.0
@@ -152,19 +152,21 @@ def fold(seen_old, s_old, q_old, s2_old, m_old, v_n_old, ok, v_x):
     s2_it = 0.0
     m = m_old
     m_it = f4(-inf)
-    v_n = v_n_old
-    v_n_it = f4(inf)
+    n = n_old
+    n_it = f4(inf)
     s_of = 0.0
     q_of = 1.0
     s2_of = 0.0
     m_of = f4(-inf)
-    v_n_of = f4(inf)
+    n_of = f4(inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         q_of = q_of * f8(v_x[i_l])
         s2_of = s2_of + f8(v_x[i_l]) * f8(v_x[i_l])
         m_of = larger(m_of, v_x[i_l])
-        v_n_of = smaller(v_n_of, v_x[i_l])
+        n_of = smaller(n_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
             s_of = 0.0
@@ -174,26 +176,26 @@ def fold(seen_old, s_old, q_old, s2_old, m_old, v_n_old, ok, v_x):
             s2_of = 0.0
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
-            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
-            v_n_of = f4(inf)
+            n_it = smaller(n_it, sel(ok[i_l], n_of, f4(inf)))
+            n_of = f4(inf)
         unrolled()
     s = s + s_it
     q = q * q_it
     s2 = s2 + s2_it
     m = larger(m, f8(m_it))
-    v_n = smaller(v_n, f8(v_n_it))
-    return seen, s, q, s2, m, v_n
+    n = smaller(n, f8(n_it))
+    return seen, s, q, s2, m, n
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, q_old, s2_old, m_old, v_n_old, width):
+def combine(seen_old, s_old, q_old, s2_old, m_old, n_old, width):
     seen = sum_over(seen_old, width)
     s = sum_over(s_old, width)
     q = prod_over(q_old, width)
     s2 = sum_over(s2_old, width)
     m = larger_over(m_old, width)
-    v_n = smaller_over(v_n_old, width)
-    return seen, s, q, s2, m, v_n
+    n = smaller_over(n_old, width)
+    return seen, s, q, s2, m, n
 
 
 @cuda.jit(device=True)
@@ -212,18 +214,18 @@ def output_2(s2, n_l):
 
 
 @cuda.jit(device=True)
-def output_3(m, v_n):
-    return f4(m - v_n)
+def output_3(m, n):
+    return f4(m - n)
 
 
 @cuda.jit(device=True)
-def output_4(m, v_n):
-    return f4((m + v_n) / 2.0)
+def output_4(m, n):
+    return f4((m + n) / 2.0)
 
 
 @cuda.jit(device=True)
-def finish(seen, s, q, s2, m, v_n):
-    return output_0(s), output_1(q), output_2(s2, seen), output_3(m, v_n), output_4(m, v_n)
+def finish(seen, s, q, s2, m, n):
+    return output_0(s), output_1(q), output_2(s2, seen), output_3(m, n), output_4(m, n)
 
 
 @cuda.jit(device=True)
@@ -248,7 +250,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_q, part_s2, part_m, part_v_n, out_0, out_1, out_2, out_3, out_4):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_q, part_s2, part_m, part_n, out_0, out_1, out_2, out_3, out_4):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -269,12 +271,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, s, q, s2, m, v_n = i4(0), 0.0, 1.0, 0.0, (-inf), inf
-        first = 0
+        seen, s, q, s2, m, n = i4(0), 0.0, 1.0, 0.0, (-inf), inf
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, s, q, s2, m, v_n = fold(seen, s, q, s2, m, v_n, ok, v_x)
+            seen, s, q, s2, m, n = fold(seen, s, q, s2, m, n, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -285,14 +287,14 @@ def make(warps, stage):
             q = sel(there, part_q[place], 1.0)
             s2 = sel(there, part_s2[place], 0.0)
             m = sel(there, part_m[place], (-inf))
-            v_n = sel(there, part_v_n[place], inf)
-        seen, s, q, s2, m, v_n = combine(seen, s, q, s2, m, v_n, 32)
+            n = sel(there, part_n[place], inf)
+        seen, s, q, s2, m, n = combine(seen, s, q, s2, m, n, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
         shared_q = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_m = cuda.shared.array(32, f8)
-        shared_v_n = cuda.shared.array(32, f8)
+        shared_n = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
@@ -300,7 +302,7 @@ def make(warps, stage):
                 shared_q[warp] = q
                 shared_s2[warp] = s2
                 shared_m[warp] = m
-                shared_v_n[warp] = v_n
+                shared_n[warp] = n
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
@@ -308,8 +310,8 @@ def make(warps, stage):
                 q = sel(lane < warps, shared_q[lane % warps], 1.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
-                seen, s, q, s2, m, v_n = combine(seen, s, q, s2, m, v_n, warps)
+                n = sel(lane < warps, shared_n[lane % warps], inf)
+                seen, s, q, s2, m, n = combine(seen, s, q, s2, m, n, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
@@ -317,9 +319,9 @@ def make(warps, stage):
                 part_q[item * parts + part] = q
                 part_s2[item * parts + part] = s2
                 part_m[item * parts + part] = m
-                part_v_n[item * parts + part] = v_n
+                part_n[item * parts + part] = n
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3, result_4 = finish(seen, s, q, s2, m, v_n)
+            result_0, result_1, result_2, result_3, result_4 = finish(seen, s, q, s2, m, n)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -130,6 +130,8 @@ def fold(seen_old, s_old, s1_old, ok, v_x):
     s_of = f4(0.0)
     s1_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_x[i_l]
         s1_of = s1_of + math.log(v_x[i_l]) * v_x[i_l]
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -217,7 +219,7 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s1 = i4(0), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)

@@ -144,52 +144,54 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s2, vN):
-    return s2 / f8(vN)
+def value_p1(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_p2(s3, vN):
-    return s3 / f8(vN)
+def value_p2(s3, N):
+    return s3 / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s4(s4, p1, p1_new, p2, p2_new, vN):
+def rebase_s4(s4, p1, p1_new, p2, p2_new, N):
     t6 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
     t7 = ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)) * t6
-    return s4 + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+    return s4 + (0.0 if f8(N) == 0.0 else t7 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s5(s5, p1, p1_new, vN):
+def rebase_s5(s5, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s5 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s5 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, p2, p2_new, vN):
+def rebase_s1(s1, p2, p2_new, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    return s1 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s1 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old, ok, v_s, v_e):
+def fold(seen_old, s2_old, s3_old, N_old, s4_old, s5_old, s1_old, ok, v_s, v_e):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old
+        return seen_old, s2_old, s3_old, N_old, s4_old, s5_old, s1_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s2_old, vN_old)
-    p2_old = value_p2(s3_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
+    p2_old = value_p2(s3_old, N_old)
     s2 = s2_old
     s2_it = 0.0
     s3 = s3_old
     s3_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s2_of = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s2_of = s2_of + f8(v_s[i_l])
         s3_of = s3_of + f8(v_e[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -200,13 +202,13 @@ def fold(seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old, ok, v_s, v_e)
         unrolled()
     s2 = s2 + s2_it
     s3 = s3 + s3_it
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s3, vN)
-    s4 = rebase_s4(s4_old, p1_old, p1, p2_old, p2, vN_old) if seen_old > 0 else s4_old
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s3, N)
+    s4 = rebase_s4(s4_old, p1_old, p1, p2_old, p2, N_old) if seen_old > 0 else s4_old
     s4_it = 0.0
-    s5 = rebase_s5(s5_old, p1_old, p1, vN_old) if seen_old > 0 else s5_old
+    s5 = rebase_s5(s5_old, p1_old, p1, N_old) if seen_old > 0 else s5_old
     s5_it = 0.0
-    s1 = rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else s1_old
     s1_it = 0.0
     t1 = p2 if math.isfinite(p2) else 0.0
     t3 = p1 if math.isfinite(p1) else 0.0
@@ -214,6 +216,8 @@ def fold(seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old, ok, v_s, v_e)
     s5_of = 0.0
     s1_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_e[i_l]) - t1
         t4 = f8(v_s[i_l]) - t3
         s4_of = s4_of + t2 * t4
@@ -230,51 +234,51 @@ def fold(seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old, ok, v_s, v_e)
     s4 = s4 + s4_it
     s5 = s5 + s5_it
     s1 = s1 + s1_it
-    return seen, s2, s3, vN, s4, s5, s1
+    return seen, s2, s3, N, s4, s5, s1
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s2_old, s3_old, vN_old, s4_old, s5_old, s1_old, width):
+def combine(seen_old, s2_old, s3_old, N_old, s4_old, s5_old, s1_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s2_old, vN_old)
-    p2_old = value_p2(s3_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
+    p2_old = value_p2(s3_old, N_old)
     s2 = sum_over(s2_old, width)
     s3 = sum_over(s3_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s3, vN)
-    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    s5 = sum_over(rebase_s5(s5_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s2, s3, vN, s4, s5, s1
+    N = sum_over(N_old, width)
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s3, N)
+    s4 = sum_over(rebase_s4(s4_old, p1_old, p1, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    s5 = sum_over(rebase_s5(s5_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    s1 = sum_over(rebase_s1(s1_old, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s2, s3, N, s4, s5, s1
 
 
 @cuda.jit(device=True)
-def settle_s4(p1, p2, s4, vN):
+def settle_s4(p1, p2, s4, N):
     t1 = p1
     t3 = p2
     t6 = 1.0 + (t1 - t1) * (t3 - t3)
-    t20 = s4 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(vN)
+    t20 = s4 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * ((p2 if p2 - p2 == 0.0 else f8(0)) - p2) * f8(N)
     return (t20 if s4 - s4 == 0.0 else nan) if t6 != t6 else s4
 
 
 @cuda.jit(device=True)
-def settle_s5(p1, s5, vN):
+def settle_s5(p1, s5, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s5 + t11 * t11 * f8(vN)
+    t14 = s5 + t11 * t11 * f8(N)
     return (t14 if s5 - s5 == 0.0 else nan) if t4 != t4 else s5
 
 
 @cuda.jit(device=True)
-def settle_s1(p2, s1, vN):
+def settle_s1(p2, s1, N):
     t1 = p2
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
-    t14 = s1 + t11 * t11 * f8(vN)
+    t14 = s1 + t11 * t11 * f8(N)
     return (t14 if s1 - s1 == 0.0 else nan) if t4 != t4 else s1
 
 
@@ -299,12 +303,12 @@ def output_0(s6, s7):
 
 
 @cuda.jit(device=True)
-def finish(seen, s2, s3, vN, s4, s5, s1):
-    p1 = value_p1(s2, vN)
-    p2 = value_p2(s3, vN)
-    s4 = settle_s4(p1, p2, s4, vN)
-    s5 = settle_s5(p1, s5, vN)
-    s1 = settle_s1(p2, s1, vN)
+def finish(seen, s2, s3, N, s4, s5, s1):
+    p1 = value_p1(s2, N)
+    p2 = value_p2(s3, N)
+    s4 = settle_s4(p1, p2, s4, N)
+    s5 = settle_s5(p1, s5, N)
+    s1 = settle_s1(p2, s1, N)
     p3 = value_p3(s4, s5)
     s6 = value_s6(p3, s5)
     s7 = value_s7(s1, p3, s4, s5)
@@ -339,7 +343,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(s, s_s, e, s_e, n_l, items, parts, piece, part_seen, part_s2, part_s3, part_vN, part_s4, part_s5, part_s1, out_0):
+    def kernel(s, s_s, e, s_e, n_l, items, parts, piece, part_seen, part_s2, part_s3, part_N, part_s4, part_s5, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -364,12 +368,12 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_s = cuda.local.array(SLOTS, f4)
         v_e = cuda.local.array(SLOTS, f4)
-        seen, s2, s3, vN, s4, s5, s1 = i4(0), 0.0, 0.0, 0, 0.0, 0.0, 0.0
-        first = 0
+        seen, s2, s3, N, s4, s5, s1 = i4(0), 0.0, 0.0, i8(0), 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_s, p_e, even_e, ok, at, v_s, v_e)
-            seen, s2, s3, vN, s4, s5, s1 = fold(seen, s2, s3, vN, s4, s5, s1, ok, v_s, v_e)
+            seen, s2, s3, N, s4, s5, s1 = fold(seen, s2, s3, N, s4, s5, s1, ok, v_s, v_e)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -378,15 +382,15 @@ def make(warps, stage):
             seen = sel(there, part_seen[place], i4(0))
             s2 = sel(there, part_s2[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s4 = sel(there, part_s4[place], 0.0)
             s5 = sel(there, part_s5[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
-        seen, s2, s3, vN, s4, s5, s1 = combine(seen, s2, s3, vN, s4, s5, s1, 32)
+        seen, s2, s3, N, s4, s5, s1 = combine(seen, s2, s3, N, s4, s5, s1, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s2 = cuda.shared.array(32, f8)
         shared_s3 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s4 = cuda.shared.array(32, f8)
         shared_s5 = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
@@ -395,7 +399,7 @@ def make(warps, stage):
                 shared_seen[warp] = seen
                 shared_s2[warp] = s2
                 shared_s3[warp] = s3
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s4[warp] = s4
                 shared_s5[warp] = s5
                 shared_s1[warp] = s1
@@ -404,22 +408,22 @@ def make(warps, stage):
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s4 = sel(lane < warps, shared_s4[lane % warps], 0.0)
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                seen, s2, s3, vN, s4, s5, s1 = combine(seen, s2, s3, vN, s4, s5, s1, warps)
+                seen, s2, s3, N, s4, s5, s1 = combine(seen, s2, s3, N, s4, s5, s1, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s2[item * parts + part] = s2
                 part_s3[item * parts + part] = s3
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s4[item * parts + part] = s4
                 part_s5[item * parts + part] = s5
                 part_s1[item * parts + part] = s1
         elif warp == 0 or alone:
-            result_0 = finish(seen, s2, s3, vN, s4, s5, s1)
+            result_0 = finish(seen, s2, s3, N, s4, s5, s1)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

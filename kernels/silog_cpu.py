@@ -130,12 +130,12 @@ def ahead(tile, distance, count, line):
 
 
 @njit(**LOOP)
-def fold_0(a, v_b, n):
+def fold_0(a, b_, n):
     wide_vectors()
     s = 0.0
     for i_l in range(n):
         t1 = np.log(f8(a[i_l]))
-        t2 = np.log(f8(v_b[i_l]))
+        t2 = np.log(f8(b_[i_l]))
         t3 = t1 - t2
         s = s + t3
     return s
@@ -161,13 +161,13 @@ def rebase_1(s2, old_p1, p1, old_N):
 
 
 @njit(**LOOP)
-def fold_1(a, v_b, p1, n):
+def fold_1(a, b_, p1, n):
     wide_vectors()
     s2 = 0.0
     t4 = anchored(p1)
     for i_l in range(n):
         t1 = np.log(f8(a[i_l]))
-        t2 = np.log(f8(v_b[i_l]))
+        t2 = np.log(f8(b_[i_l]))
         t3 = t1 - t2
         t5 = t3 - t4
         t6 = t5 * t5
@@ -206,7 +206,7 @@ def finish(s, N, p1, s2, n_l):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-def sweep(first, last, tile, block, b_a, a, b_b, v_b, n_l, out0):
+def sweep(first, last, tile, block, b_a, a, b_b, b_, n_l, out0):
     wide_vectors()
     begin, end = 0, n_l
     for item in range(first, last):
@@ -220,11 +220,11 @@ def sweep(first, last, tile, block, b_a, a, b_b, v_b, n_l, out0):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             a_tile = a[b_a[b], t0:t0 + n]
-            v_b_tile = v_b[b_b[b], t0:t0 + n]
+            b_tile = b_[b_b[b], t0:t0 + n]
             old_p1 = p1
             old_N = N
             N += 1 * n
-            r0 = fold_0(a_tile, v_b_tile, n)
+            r0 = fold_0(a_tile, b_tile, n)
             s = s + r0
             p1 = value_1(s, N)
             if t0 > begin:
@@ -232,18 +232,18 @@ def sweep(first, last, tile, block, b_a, a, b_b, v_b, n_l, out0):
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
                 ahead(a_tile, (n + at), piece, 16)
-                ahead(v_b_tile, (n + at), piece, 16)
-                r0 = fold_1(a_tile[at:at + piece], v_b_tile[at:at + piece], p1, piece)
+                ahead(b_tile, (n + at), piece, 16)
+                r0 = fold_1(a_tile[at:at + piece], b_tile[at:at + piece], p1, piece)
                 s2 = s2 + r0
         p1, s2, out0[b] = finish(s, N, p1, s2, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def kernel(threads, items, tile, block, b_a, a, b_b, v_b, n_l, out0):
+def kernel(threads, items, tile, block, b_a, a, b_b, b_, n_l, out0):
     pieces = items if items < 8 * threads else 8 * threads
     for part in prange(threads):
         for piece in range(part, pieces, threads):
-            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_a, a, b_b, v_b, n_l, out0)
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_a, a, b_b, b_, n_l, out0)
 
 
 def fitted(arrays, inputs, dtypes):

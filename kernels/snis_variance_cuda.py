@@ -200,6 +200,8 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -217,6 +219,8 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     s1_of = f4(0.0)
     s6_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t3 = fast_exp(v_x[i_l] - f4(t1))
         s_of = s_of + t3
         s1_of = s1_of + t3 * v_h[i_l]
@@ -241,6 +245,8 @@ def fold(seen_old, m_old, s_old, s1_old, s6_old, s4_old, s5_old, ok, v_x, v_h):
     s4_of = f4(0.0)
     s5_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t7 = fast_exp(v_x[i_l] - f4(t1))
         t10 = v_h[i_l] - f4(t9)
         t11 = t7 * t7 * t10
@@ -400,7 +406,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_h = cuda.local.array(SLOTS, f4)
         seen, m, s, s1, s6, s4, s5 = i4(0), (-inf), 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_h, even_h, ok, at, v_x, v_h)

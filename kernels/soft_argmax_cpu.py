@@ -37,7 +37,9 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 
 INPUTS = {"x": "l"}
@@ -70,6 +72,22 @@ f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
 PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
 
 
 @intrinsic
@@ -142,8 +160,8 @@ def _polynomial(builder, x, coefficients):
 
 def _reduced(builder, x, least, most, rounding, parts):
     """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
-    for beyond, bound in (("<", x.type(least)), (">", x.type(most))):
-        x = builder.select(builder.fcmp_ordered(beyond, x, bound), bound, x)
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
     near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
     n = builder.fsub(near, x.type(rounding), flags=EXACT)
     for part in parts:
@@ -151,17 +169,22 @@ def _reduced(builder, x, least, most, rounding, parts):
     return near, x
 
 
-@intrinsic
-def exp4(context, x):
-    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, overflow is inf."""
-    def emit(context, builder, signature, args):
-        real, integer = args[0].type, ir.IntType(32)
-        near, r = _reduced(builder, args[0], -87.3, 89.0, 12583038.0, (0.693359375, -2.12194440e-4))
-        p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
-                                                           0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
-        power = builder.shl(builder.bitcast(near, integer), integer(23))
-        return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
-    return types.float32(types.float32), emit
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
+
+
+exp4, decay4 = _exp4(89.0), _exp4(None)
 
 
 def _extreme(name):
@@ -203,18 +226,35 @@ def rebase_1(old_m, m, s, s1):
 
 
 @njit(**LOOP)
-def fold_1(x, m, start, n):
+def fold_1(n, x, m, start, s_lanes, s1_lanes):
     wide_vectors()
     s = f4(0.0)
     s1 = f4(0.0)
     t2 = anchored(m)
-    for i_l in range(n):
-        t1 = f4(10.0) * x[i_l]
+    for lane in range(128):
+        s_lanes[lane] = s
+        s1_lanes[lane] = s1
+    whole = n // 128 * 128
+    for i0 in range(0, whole, 128):
+        ahead(x, (n + i0), 128, 16)
+        for lane in range(128):
+            i_l = i0 + lane
+            t1 = f4(10.0) * x[np.uint64(i_l)]
+            t3 = t1 - f4(t2)
+            t4 = exp4(t3)
+            s_lanes[lane] = s_lanes[lane] + t4
+            t5 = t4 * f4((start + i_l))
+            s1_lanes[lane] = s1_lanes[lane] + t5
+    for i_l in range(whole, n):
+        t1 = f4(10.0) * x[np.uint64(i_l)]
         t3 = t1 - f4(t2)
         t4 = exp4(t3)
         s = s + t4
         t5 = t4 * f4((start + i_l))
         s1 = s1 + t5
+    for lane in range(128):
+        s = s + s_lanes[lane]
+        s1 = s1 + s1_lanes[lane]
     return s, s1
 
 
@@ -245,6 +285,8 @@ def finish(m, s, s1, s2):
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 def sweep(first, last, tile, block, b_x, x, n_l, out0):
     wide_vectors()
+    lanes_f4_0 = empty((128,), f4)
+    lanes_f4_1 = empty((128,), f4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -262,12 +304,9 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             m = larger(m, f8(r0))
             if t0 > begin:
                 s, s1 = rebase_1(old_m, m, s, s1)
-            for at in range(0, n, 384):
-                piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                r0, r1 = fold_1(x_tile[at:at + piece], m, t0 + at, piece)
-                s = s + f8(r0)
-                s1 = s1 + f8(r1)
+            r0, r1 = fold_1(n, x_tile, m, t0, lanes_f4_0, lanes_f4_1)
+            s = s + f8(r0)
+            s1 = s1 + f8(r1)
         s, s1, s2, out0[b] = finish(m, s, s1, s2)
 
 

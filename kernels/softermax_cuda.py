@@ -164,6 +164,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, ceil(v_x[i_l]))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -175,6 +177,8 @@ def fold(seen_old, m_old, s_old, ok, v_x):
     t2 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp((v_x[i_l] - f4(t2)) * f4(0.6931471805599453))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -207,10 +211,13 @@ def finish(seen, m, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s, v_x, m):
+def map_0(y_0, s, v_x, m, ok):
     t1 = 1.0 / s
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = fast_exp((v_x[i_l] - f4(m)) * f4(0.6931471805599453)) * f4(t1)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -271,7 +278,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -305,11 +312,11 @@ def make(warps, stage):
         m = final_m[place]
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, s, v_x, m)
+            map_0(y_0, s, v_x, m, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -159,6 +159,8 @@ def fold(seen_old, m_old, s_old, ok, x_t, v_x):
     t1 = 1.0 / f8(x_t)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l] * f4(t1))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -170,6 +172,8 @@ def fold(seen_old, m_old, s_old, ok, x_t, v_x):
     t4 = m if math.isfinite(m) else 0.0
     s_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(f4(t1) * v_x[i_l] - f4(t4))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, f4(0.0))
@@ -202,11 +206,14 @@ def finish(seen, m, s):
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s, x_t, v_x, m):
+def map_0(y_0, s, x_t, v_x, m, ok):
     t1 = 1.0 / s
     t2 = 1.0 / f8(x_t)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = fast_exp(v_x[i_l] * f4(t2) - f4(m)) * f4(t1)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -270,7 +277,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
         seen, m, s = i4(0), (-inf), 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -304,11 +311,11 @@ def make(warps, stage):
         m = final_m[place]
         s = final_s[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, s, x_t, v_x, m)
+            map_0(y_0, s, x_t, v_x, m, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -156,18 +156,20 @@ def rebase_s1(m, m_new, s1):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, vN_old, s_old, s1_old, ok, v_x):
+def fold(seen_old, m_old, N_old, s_old, s1_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, vN_old, s_old, s1_old
+        return seen_old, m_old, N_old, s_old, s1_old
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -182,6 +184,8 @@ def fold(seen_old, m_old, vN_old, s_old, s1_old, ok, v_x):
     s_of = f4(0.0)
     s1_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t3 = fast_exp(v_x[i_l] - f4(t1))
         s_of = s_of + t3
         s1_of = s1_of + t3 * t3
@@ -193,17 +197,17 @@ def fold(seen_old, m_old, vN_old, s_old, s1_old, ok, v_x):
         unrolled()
     s = s + f8(s_it)
     s1 = s1 + f8(s1_it)
-    return seen, m, vN, s, s1
+    return seen, m, N, s, s1
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, vN_old, s_old, s1_old, width):
+def combine(seen_old, m_old, N_old, s_old, s1_old, width):
     seen = sum_over(seen_old, width)
     m = larger_over(m_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     s = sum_over(rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0, width)
     s1 = sum_over(rebase_s1(m_old, m, s1_old) if seen_old > 0 else 0.0, width)
-    return seen, m, vN, s, s1
+    return seen, m, N, s, s1
 
 
 @cuda.jit(device=True)
@@ -229,33 +233,36 @@ def value_s2(s):
 
 
 @cuda.jit(device=True)
-def value_p1(s2, vN):
-    return s2 / f8(vN)
+def value_p1(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
-def value_s3(s, s1, p1, vN):
+def value_s3(s, s1, p1, N):
     t1 = 1.0 / s
-    return t1 * t1 * s1 + -2.0 * (p1 * t1) * s + p1 * p1 * f8(vN)
+    return t1 * t1 * s1 + -2.0 * (p1 * t1) * s + p1 * p1 * f8(N)
 
 
 @cuda.jit(device=True)
-def finish(seen, m, vN, s, s1):
+def finish(seen, m, N, s, s1):
     s = settle_s(m, s)
     s1 = settle_s1(m, s1)
     s2 = value_s2(s)
-    p1 = value_p1(s2, vN)
-    s3 = value_s3(s, s1, p1, vN)
+    p1 = value_p1(s2, N)
+    s3 = value_s3(s, s1, p1, N)
     return m, s, s2, s3
 
 
 @cuda.jit(device=True)
-def map_0(y_0, s3, n_l, s, v_x, m, s2):
+def map_0(y_0, s3, n_l, s, v_x, m, s2, ok):
     t4 = 1.0 / math.sqrt(s3 / f8(n_l) + 1e-12)
     t5 = 1.0 / s
     t9 = s2 / f8(n_l)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = (fast_exp(v_x[i_l] - f4(m)) * f4(t5) - f4(t9)) * f4(t4)
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -315,42 +322,42 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
-        seen, m, vN, s, s1 = i4(0), (-inf), 0, 0.0, 0.0
-        first = 0
+        seen, m, N, s, s1 = i4(0), (-inf), i8(0), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, vN, s, s1 = fold(seen, m, vN, s, s1, ok, v_x)
+            seen, m, N, s, s1 = fold(seen, m, N, s, s1, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
-        seen, m, vN, s, s1 = combine(seen, m, vN, s, s1, 32)
+        seen, m, N, s, s1 = combine(seen, m, N, s, s1, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_m[warp] = m
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s[warp] = s
                 shared_s1[warp] = s1
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
-                seen, m, vN, s, s1 = combine(seen, m, vN, s, s1, warps)
+                seen, m, N, s, s1 = combine(seen, m, N, s, s1, warps)
         place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
         final_m = cuda.shared.array(ROWS, f8)
         final_s = cuda.shared.array(ROWS, f8)
         final_s2 = cuda.shared.array(ROWS, f8)
         final_s3 = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
-            m, s, s2, s3 = finish(seen, m, vN, s, s1)
+            m, s, s2, s3 = finish(seen, m, N, s, s1)
             if thread == 0:
                 final_m[place] = m
                 final_s[place] = s
@@ -362,11 +369,11 @@ def make(warps, stage):
         s2 = final_s2[place]
         s3 = final_s3[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, s3, n_l, s, v_x, m, s2)
+            map_0(y_0, s3, n_l, s, v_x, m, s2, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -167,6 +167,8 @@ def fold(seen_old, m_old, s1_old, s3_old, ok, v_x, v_v):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -183,6 +185,8 @@ def fold(seen_old, m_old, s1_old, s3_old, ok, v_x, v_v):
     s1_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t6 = fast_exp(v_x[i_l] - f4(t1)) - f4(t5)
         s1_of = s1_of + larger(t6, f4(0.0)) * v_v[i_l]
         s3_of = s3_of + abs(t6)
@@ -309,7 +313,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_v = cuda.local.array(SLOTS, f4)
         seen, m, s1, s3 = i4(0), (-inf), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_v, even_v, ok, at, v_x, v_v)

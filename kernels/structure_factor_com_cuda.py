@@ -191,6 +191,8 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, ok, v_m, v_x):
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_m[i_l]) * f8(v_x[i_l])
         s2_of = s2_of + f8(v_m[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -210,6 +212,8 @@ def fold(seen_old, s_old, s2_old, s3_old, s4_old, ok, v_m, v_x):
     s3_of = f4(0.0)
     s4_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t4 = f4(1.3) * (v_x[i_l] - f4(t2))
         s3_of = s3_of + cos(t4)
         s4_of = s4_of + sin(t4)
@@ -324,7 +328,7 @@ def make(warps, stage):
         v_m = cuda.local.array(SLOTS, f4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3, s4 = i4(0), 0.0, 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_m, p_x, even_x, ok, at, v_m, v_x)

@@ -127,42 +127,46 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s2_old, ok, v_x):
+def fold(seen_old, s_old, N_old, s2_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s2_old
+        return seen_old, s_old, N_old, s2_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
             s_of = 0.0
         unrolled()
     s = s + s_it
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_x[i_l]) - t1
         s2_of = s2_of + t2 * t2
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -170,27 +174,27 @@ def fold(seen_old, s_old, vN_old, s2_old, ok, v_x):
             s2_of = 0.0
         unrolled()
     s2 = s2 + s2_it
-    return seen, s, vN, s2
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s2_old, width):
+def combine(seen_old, s_old, N_old, s2_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s2
+    N = sum_over(N_old, width)
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
@@ -205,9 +209,9 @@ def output_1(s, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s2):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
+def finish(seen, s, N, s2):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
     return output_0(s, seen, s2), output_1(s, seen)
 
 
@@ -233,7 +237,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_vN, part_s2, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_N, part_s2, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -254,12 +258,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, s, vN, s2 = i4(0), 0.0, 0, 0.0
-        first = 0
+        seen, s, N, s2 = i4(0), 0.0, i8(0), 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, s, vN, s2 = fold(seen, s, vN, s2, ok, v_x)
+            seen, s, N, s2 = fold(seen, s, N, s2, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -267,34 +271,34 @@ def make(warps, stage):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             s = sel(there, part_s[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s2 = sel(there, part_s2[place], 0.0)
-        seen, s, vN, s2 = combine(seen, s, vN, s2, 32)
+        seen, s, N, s2 = combine(seen, s, N, s2, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s2 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s2[warp] = s2
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                seen, s, vN, s2 = combine(seen, s, vN, s2, warps)
+                seen, s, N, s2 = combine(seen, s, N, s2, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s2[item * parts + part] = s2
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, s, vN, s2)
+            result_0, result_1 = finish(seen, s, N, s2)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

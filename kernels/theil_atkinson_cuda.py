@@ -128,12 +128,12 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old, ok, v_x):
+def fold(seen_old, s_old, s1_old, s6_old, N_old, s7_old, s8_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old
+        return seen_old, s_old, s1_old, s6_old, N_old, s7_old, s8_old
     seen = i4(seen_old + many)
     s = s_old
     s_it = f4(0.0)
@@ -141,7 +141,7 @@ def fold(seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old, ok, v_x):
     s1_it = f4(0.0)
     s6 = s6_old
     s6_it = f4(0.0)
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s7 = s7_old
     s7_it = f4(0.0)
     s8 = s8_old
@@ -152,6 +152,8 @@ def fold(seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old, ok, v_x):
     s7_of = f4(0.0)
     s8_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + v_x[i_l]
         t1 = math.log(v_x[i_l])
         s1_of = s1_of + t1 * v_x[i_l]
@@ -175,24 +177,24 @@ def fold(seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old, ok, v_x):
     s6 = s6 + f8(s6_it)
     s7 = s7 + f8(s7_it)
     s8 = s8 + f8(s8_it)
-    return seen, s, s1, s6, vN, s7, s8
+    return seen, s, s1, s6, N, s7, s8
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, s1_old, s6_old, vN_old, s7_old, s8_old, width):
+def combine(seen_old, s_old, s1_old, s6_old, N_old, s7_old, s8_old, width):
     seen = sum_over(seen_old, width)
     s = sum_over(s_old, width)
     s1 = sum_over(s1_old, width)
     s6 = sum_over(s6_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     s7 = sum_over(s7_old, width)
     s8 = sum_over(s8_old, width)
-    return seen, s, s1, s6, vN, s7, s8
+    return seen, s, s1, s6, N, s7, s8
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
@@ -207,8 +209,8 @@ def output_0(s2, n_l):
 
 
 @cuda.jit(device=True)
-def value_s3(s6, p1, vN):
-    return s6 + -math.log(p1) * f8(vN)
+def value_s3(s6, p1, N):
+    return s6 + -math.log(p1) * f8(N)
 
 
 @cuda.jit(device=True)
@@ -239,10 +241,10 @@ def output_3(s5, n_l):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, s1, s6, vN, s7, s8):
-    p1 = value_p1(s, vN)
+def finish(seen, s, s1, s6, N, s7, s8):
+    p1 = value_p1(s, N)
     s2 = value_s2(p1, s1, s)
-    s3 = value_s3(s6, p1, vN)
+    s3 = value_s3(s6, p1, N)
     s4 = value_s4(p1, s7)
     s5 = value_s5(p1, s8)
     return output_0(s2, seen), output_1(s3, seen), output_2(s4, seen), output_3(s5, seen)
@@ -270,7 +272,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_s1, part_s6, part_vN, part_s7, part_s8, out_0, out_1, out_2, out_3):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_s1, part_s6, part_N, part_s7, part_s8, out_0, out_1, out_2, out_3):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -291,12 +293,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, s, s1, s6, vN, s7, s8 = i4(0), 0.0, 0.0, 0.0, 0, 0.0, 0.0
-        first = 0
+        seen, s, s1, s6, N, s7, s8 = i4(0), 0.0, 0.0, 0.0, i8(0), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, s, s1, s6, vN, s7, s8 = fold(seen, s, s1, s6, vN, s7, s8, ok, v_x)
+            seen, s, s1, s6, N, s7, s8 = fold(seen, s, s1, s6, N, s7, s8, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -306,15 +308,15 @@ def make(warps, stage):
             s = sel(there, part_s[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
             s6 = sel(there, part_s6[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s7 = sel(there, part_s7[place], 0.0)
             s8 = sel(there, part_s8[place], 0.0)
-        seen, s, s1, s6, vN, s7, s8 = combine(seen, s, s1, s6, vN, s7, s8, 32)
+        seen, s, s1, s6, N, s7, s8 = combine(seen, s, s1, s6, N, s7, s8, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
         shared_s1 = cuda.shared.array(32, f8)
         shared_s6 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s7 = cuda.shared.array(32, f8)
         shared_s8 = cuda.shared.array(32, f8)
         if not alone:
@@ -323,7 +325,7 @@ def make(warps, stage):
                 shared_s[warp] = s
                 shared_s1[warp] = s1
                 shared_s6[warp] = s6
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s7[warp] = s7
                 shared_s8[warp] = s8
             cuda.syncthreads()
@@ -332,21 +334,21 @@ def make(warps, stage):
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s7 = sel(lane < warps, shared_s7[lane % warps], 0.0)
                 s8 = sel(lane < warps, shared_s8[lane % warps], 0.0)
-                seen, s, s1, s6, vN, s7, s8 = combine(seen, s, s1, s6, vN, s7, s8, warps)
+                seen, s, s1, s6, N, s7, s8 = combine(seen, s, s1, s6, N, s7, s8, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
                 part_s1[item * parts + part] = s1
                 part_s6[item * parts + part] = s6
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s7[item * parts + part] = s7
                 part_s8[item * parts + part] = s8
         elif warp == 0 or alone:
-            result_0, result_1, result_2, result_3 = finish(seen, s, s1, s6, vN, s7, s8)
+            result_0, result_1, result_2, result_3 = finish(seen, s, s1, s6, N, s7, s8)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -291,7 +291,7 @@ def make(warps, stage, slots, n_c):
         seen, s2, s1 = i4(0), 0.0, 0.0
         for word in range(words_s):
             s[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()

@@ -163,6 +163,8 @@ def fold(seen_old, m_old, s_old, s2_old, m2_old, ok, v_t, v_v):
     m_it = f4(-inf)
     m_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_t[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
@@ -181,6 +183,8 @@ def fold(seen_old, m_old, s_old, s2_old, m2_old, ok, v_t, v_v):
     s2_of = f4(0.0)
     m2_of = f4(-inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t5 = fast_exp(f4(t1) * (v_t[i_l] - f4(t2)))
         s_of = s_of + t5 * v_v[i_l]
         s2_of = s2_of + t5
@@ -314,7 +318,7 @@ def make(warps, stage):
         v_v = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, m, s, s2, m2 = i4(0), (-inf), 0.0, 0.0, (-inf)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_v, p_t, even_t, ok, at, v_v, v_t)

@@ -115,14 +115,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 @cuda.jit(device=True)
 def insert(best, at, begin, count, value, position):
@@ -168,30 +169,32 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s, vN):
-    return s / f8(vN)
+def value_p1(s, N):
+    return s / f8(N)
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, vN):
+def rebase_s2(s2, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, vN_old, s2_old, ok, v_x, top1, top1_at, n_t, at):
+def fold(seen_old, s_old, N_old, s2_old, ok, v_x, top1, top1_at, n_t, at):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, s_old, vN_old, s2_old
+        return seen_old, s_old, N_old, s2_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = s_old
     s_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     s_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s_it = s_it + sel(ok[i_l], s_of, 0.0)
@@ -199,14 +202,19 @@ def fold(seen_old, s_old, vN_old, s2_old, ok, v_x, top1, top1_at, n_t, at):
         unrolled()
     s = s + s_it
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         if ok[i_l]:
             insert(top1, top1_at, 0, n_t, f8(v_x[i_l]), i8(at[i_l]))
-    p1 = value_p1(s, vN)
-    s2 = rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else s2_old
+        unrolled()
+    p1 = value_p1(s, N)
+    s2 = rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(v_x[i_l]) - t1
         s2_of = s2_of + t2 * t2
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -214,35 +222,35 @@ def fold(seen_old, s_old, vN_old, s2_old, ok, v_x, top1, top1_at, n_t, at):
             s2_of = 0.0
         unrolled()
     s2 = s2 + s2_it
-    return seen, s, vN, s2
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, vN_old, s2_old, width, top1, top1_at, n_t):
+def combine(seen_old, s_old, N_old, s2_old, width, top1, top1_at, n_t):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s_old, vN_old)
+    p1_old = value_p1(s_old, N_old)
     s = sum_over(s_old, width)
-    vN = sum_over(vN_old, width)
+    N = sum_over(N_old, width)
     for word in range(1):
         join_lists(top1, top1_at, word * n_t, n_t, width)
-    p1 = value_p1(s, vN)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, s, vN, s2
+    p1 = value_p1(s, N)
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, s, N, s2
 
 
 @cuda.jit(device=True)
-def settle_s2(p1, s2, vN):
+def settle_s2(p1, s2, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s2 + t11 * t11 * f8(vN)
+    t14 = s2 + t11 * t11 * f8(N)
     return (t14 if s2 - s2 == 0.0 else nan) if t4 != t4 else s2
 
 
 @cuda.jit(device=True)
-def value_p2(s2, vN):
-    return math.sqrt(s2 / f8(vN) + 0.0)
+def value_p2(s2, N):
+    return math.sqrt(s2 / f8(N) + 0.0)
 
 
 @cuda.jit(device=True)
@@ -259,10 +267,10 @@ def output_0(into, top, n_t):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, vN, s2, top, n_t, top1, result_0):
-    p1 = value_p1(s, vN)
-    s2 = settle_s2(p1, s2, vN)
-    p2 = value_p2(s2, vN)
+def finish(seen, s, N, s2, top, n_t, top1, result_0):
+    p1 = value_p1(s, N)
+    s2 = settle_s2(p1, s2, N)
+    p2 = value_p2(s2, N)
     value_top(top, top1, p1, p2, n_t)
     output_0(result_0, top, n_t)
 
@@ -295,7 +303,7 @@ def make(warps, stage, n_t):
     room_top1_at = warps * (words_top1_at | 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_vN, part_s2, part_top1, part_top1_at, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_N, part_s2, part_top1, part_top1_at, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -320,16 +328,16 @@ def make(warps, stage, n_t):
         top1_at = cuda.local.array(words_top1_at, i8)
         top = cuda.local.array(words_top, f8)
         result_0 = cuda.local.array(words_result_0, f4)
-        seen, s, vN, s2 = i4(0), 0.0, 0, 0.0
+        seen, s, N, s2 = i4(0), 0.0, i8(0), 0.0
         for word in range(words_top1):
             top1[word] = (-inf)
         for word in range(words_top1_at):
             top1_at[word] = i8(-1)
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, s, vN, s2 = fold(seen, s, vN, s2, ok, v_x, top1, top1_at, n_t, at)
+            seen, s, N, s2 = fold(seen, s, N, s2, ok, v_x, top1, top1_at, n_t, at)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -337,16 +345,16 @@ def make(warps, stage, n_t):
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
             s = sel(there, part_s[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s2 = sel(there, part_s2[place], 0.0)
             for word in range(words_top1):
                 top1[word] = sel(there, part_top1[place * words_top1 + word], (-inf))
             for word in range(words_top1_at):
                 top1_at[word] = sel(there, part_top1_at[place * words_top1_at + word], i8(-1))
-        seen, s, vN, s2 = combine(seen, s, vN, s2, 32, top1, top1_at, n_t)
+        seen, s, N, s2 = combine(seen, s, N, s2, 32, top1, top1_at, n_t)
         shared_seen = cuda.shared.array(32, i4)
         shared_s = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s2 = cuda.shared.array(32, f8)
         shared_top1 = cuda.shared.array(room_top1, f8)
         shared_top1_at = cuda.shared.array(room_top1_at, i8)
@@ -354,7 +362,7 @@ def make(warps, stage, n_t):
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_s[warp] = s
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s2[warp] = s2
                 for word in range(words_top1):
                     shared_top1[warp * (words_top1 | 1) + word] = top1[word]
@@ -364,25 +372,25 @@ def make(warps, stage, n_t):
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 for word in range(words_top1):
                     top1[word] = sel(lane < warps, shared_top1[lane % warps * (words_top1 | 1) + word], (-inf))
                 for word in range(words_top1_at):
                     top1_at[word] = sel(lane < warps, shared_top1_at[lane % warps * (words_top1_at | 1) + word], i8(-1))
-                seen, s, vN, s2 = combine(seen, s, vN, s2, warps, top1, top1_at, n_t)
+                seen, s, N, s2 = combine(seen, s, N, s2, warps, top1, top1_at, n_t)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s2[item * parts + part] = s2
                 for word in range(words_top1):
                     part_top1[(item * parts + part) * words_top1 + word] = top1[word]
                 for word in range(words_top1_at):
                     part_top1_at[(item * parts + part) * words_top1_at + word] = top1_at[word]
         elif warp == 0 or alone:
-            finish(seen, s, vN, s2, top, n_t, top1, result_0)
+            finish(seen, s, N, s2, top, n_t, top1, result_0)
             if live and thread == 0:
                 for word in range(words_result_0):
                     store_one(address(out_0) + (item * words_result_0 + word) * SIZE, f4(result_0[word]))

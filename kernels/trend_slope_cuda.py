@@ -144,13 +144,13 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(vN):
-    return f8(vN - 1) / 2.0
+def value_p1(N):
+    return f8(N - 1) / 2.0
 
 
 @cuda.jit(device=True)
-def value_p2(s3, vN):
-    return s3 / f8(vN)
+def value_p2(s3, N):
+    return s3 / f8(N)
 
 
 @cuda.jit(device=True)
@@ -160,62 +160,64 @@ def rebase_s(s, p1, p1_new, s3):
 
 
 @cuda.jit(device=True)
-def rebase_s2(s2, p1, p1_new, s1, vN):
+def rebase_s2(s2, p1, p1_new, s1, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s2 + (0.0 if s1 == 0.0 else 2.0 * t3 * s1) + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s2 + (0.0 if s1 == 0.0 else 2.0 * t3 * s1) + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s1(s1, p1, p1_new, vN):
+def rebase_s1(s1, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s1 + (0.0 if f8(vN) == 0.0 else t3 * f8(vN))
+    return s1 + (0.0 if f8(N) == 0.0 else t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s5(s5, p2, p2_new, vN):
+def rebase_s5(s5, p2, p2_new, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
-    return s5 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s5 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def rebase_s6(s6, p2, p2_new, s1, p1, p1_new, vN):
+def rebase_s6(s6, p2, p2_new, s1, p1, p1_new, N):
     t3 = (p2 if math.isfinite(p2) else 0.0) - (p2_new if math.isfinite(p2_new) else 0.0)
     t9 = ((p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)) * t3
-    return s6 + (0.0 if s1 == 0.0 else t3 * s1) + (0.0 if f8(vN) == 0.0 else t9 * f8(vN))
+    return s6 + (0.0 if s1 == 0.0 else t3 * s1) + (0.0 if f8(N) == 0.0 else t9 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_x, at):
+def fold(seen_old, N_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_x, at):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old
+        return seen_old, N_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(vN_old)
-    p2_old = value_p2(s3_old, vN_old)
-    vN = vN_old + 1 * many
+    p1_old = value_p1(N_old)
+    p2_old = value_p2(s3_old, N_old)
+    N = N_old + 1 * many
     s3 = s3_old
     s3_it = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s3_of = s3_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             s3_it = s3_it + sel(ok[i_l], s3_of, 0.0)
             s3_of = 0.0
         unrolled()
     s3 = s3 + s3_it
-    p1 = value_p1(vN)
-    p2 = value_p2(s3, vN)
+    p1 = value_p1(N)
+    p2 = value_p2(s3, N)
     s = rebase_s(s_old, p1_old, p1, s3_old) if seen_old > 0 else s_old
     s_it = 0.0
-    s2 = rebase_s2(s2_old, p1_old, p1, s1_old, vN_old) if seen_old > 0 else s2_old
+    s2 = rebase_s2(s2_old, p1_old, p1, s1_old, N_old) if seen_old > 0 else s2_old
     s2_it = 0.0
-    s1 = rebase_s1(s1_old, p1_old, p1, vN_old) if seen_old > 0 else s1_old
+    s1 = rebase_s1(s1_old, p1_old, p1, N_old) if seen_old > 0 else s1_old
     s1_it = 0.0
-    s5 = rebase_s5(s5_old, p2_old, p2, vN_old) if seen_old > 0 else s5_old
+    s5 = rebase_s5(s5_old, p2_old, p2, N_old) if seen_old > 0 else s5_old
     s5_it = 0.0
-    s6 = rebase_s6(s6_old, p2_old, p2, s1_old, p1_old, p1, vN_old) if seen_old > 0 else s6_old
+    s6 = rebase_s6(s6_old, p2_old, p2, s1_old, p1_old, p1, N_old) if seen_old > 0 else s6_old
     s6_it = 0.0
     t1 = p1 if math.isfinite(p1) else 0.0
     t5 = p2 if math.isfinite(p2) else 0.0
@@ -225,6 +227,8 @@ def fold(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_
     s5_of = 0.0
     s6_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t2 = f8(i8(at[i_l])) - t1
         s_of = s_of + t2 * f8(v_x[i_l])
         s2_of = s2_of + t2 * t2
@@ -249,24 +253,24 @@ def fold(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, ok, v_
     s1 = s1 + s1_it
     s5 = s5 + s5_it
     s6 = s6 + s6_it
-    return seen, vN, s3, s, s2, s1, s5, s6
+    return seen, N, s3, s, s2, s1, s5, s6
 
 
 @cuda.jit(device=True)
-def combine(seen_old, vN_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, width):
+def combine(seen_old, N_old, s3_old, s_old, s2_old, s1_old, s5_old, s6_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(vN_old)
-    p2_old = value_p2(s3_old, vN_old)
-    vN = sum_over(vN_old, width)
+    p1_old = value_p1(N_old)
+    p2_old = value_p2(s3_old, N_old)
+    N = sum_over(N_old, width)
     s3 = sum_over(s3_old, width)
-    p1 = value_p1(vN)
-    p2 = value_p2(s3, vN)
+    p1 = value_p1(N)
+    p2 = value_p2(s3, N)
     s = sum_over(rebase_s(s_old, p1_old, p1, s3_old) if seen_old > 0 else 0.0, width)
-    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, s1_old, vN_old) if seen_old > 0 else 0.0, width)
-    s1 = sum_over(rebase_s1(s1_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    s5 = sum_over(rebase_s5(s5_old, p2_old, p2, vN_old) if seen_old > 0 else 0.0, width)
-    s6 = sum_over(rebase_s6(s6_old, p2_old, p2, s1_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, vN, s3, s, s2, s1, s5, s6
+    s2 = sum_over(rebase_s2(s2_old, p1_old, p1, s1_old, N_old) if seen_old > 0 else 0.0, width)
+    s1 = sum_over(rebase_s1(s1_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    s5 = sum_over(rebase_s5(s5_old, p2_old, p2, N_old) if seen_old > 0 else 0.0, width)
+    s6 = sum_over(rebase_s6(s6_old, p2_old, p2, s1_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, N, s3, s, s2, s1, s5, s6
 
 
 @cuda.jit(device=True)
@@ -286,20 +290,20 @@ def settle_s2(p1, s2):
 
 
 @cuda.jit(device=True)
-def settle_s1(p1, s1, vN):
+def settle_s1(p1, s1, N):
     t1 = p1
     t3 = 1.0 + (t1 - t1)
-    t12 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(vN)
+    t12 = s1 + ((p1 if p1 - p1 == 0.0 else f8(0)) - p1) * f8(N)
     return (t12 if s1 - s1 == 0.0 else nan) if t3 != t3 else s1
 
 
 @cuda.jit(device=True)
-def settle_s5(p2, s5, vN):
+def settle_s5(p2, s5, N):
     t1 = p2
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p2 if p2 - p2 == 0.0 else f8(0)) - p2
-    t14 = s5 + t11 * t11 * f8(vN)
+    t14 = s5 + t11 * t11 * f8(N)
     return (t14 if s5 - s5 == 0.0 else nan) if t4 != t4 else s5
 
 
@@ -333,13 +337,13 @@ def output_1(s4):
 
 
 @cuda.jit(device=True)
-def finish(seen, vN, s3, s, s2, s1, s5, s6):
-    p1 = value_p1(vN)
+def finish(seen, N, s3, s, s2, s1, s5, s6):
+    p1 = value_p1(N)
     s = settle_s(p1, s, s3)
     s2 = settle_s2(p1, s2)
-    s1 = settle_s1(p1, s1, vN)
-    p2 = value_p2(s3, vN)
-    s5 = settle_s5(p2, s5, vN)
+    s1 = settle_s1(p1, s1, N)
+    p2 = value_p2(s3, N)
+    s5 = settle_s5(p2, s5, N)
     s6 = settle_s6(p2, p1, s6)
     p3 = value_p3(s, s2)
     s4 = value_s4(s5, p3, s6, s2)
@@ -368,7 +372,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_vN, part_s3, part_s, part_s2, part_s1, part_s5, part_s6, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_N, part_s3, part_s, part_s2, part_s1, part_s5, part_s6, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -389,28 +393,28 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, vN, s3, s, s2, s1, s5, s6 = i4(0), 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        first = 0
+        seen, N, s3, s, s2, s1, s5, s6 = i4(0), i8(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, vN, s3, s, s2, s1, s5, s6 = fold(seen, vN, s3, s, s2, s1, s5, s6, ok, v_x, at)
+            seen, N, s3, s, s2, s1, s5, s6 = fold(seen, N, s3, s, s2, s1, s5, s6, ok, v_x, at)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s3 = sel(there, part_s3[place], 0.0)
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
             s1 = sel(there, part_s1[place], 0.0)
             s5 = sel(there, part_s5[place], 0.0)
             s6 = sel(there, part_s6[place], 0.0)
-        seen, vN, s3, s, s2, s1, s5, s6 = combine(seen, vN, s3, s, s2, s1, s5, s6, 32)
+        seen, N, s3, s, s2, s1, s5, s6 = combine(seen, N, s3, s, s2, s1, s5, s6, 32)
         shared_seen = cuda.shared.array(32, i4)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s3 = cuda.shared.array(32, f8)
         shared_s = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
@@ -420,7 +424,7 @@ def make(warps, stage):
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s3[warp] = s3
                 shared_s[warp] = s
                 shared_s2[warp] = s2
@@ -430,18 +434,18 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
                 s1 = sel(lane < warps, shared_s1[lane % warps], 0.0)
                 s5 = sel(lane < warps, shared_s5[lane % warps], 0.0)
                 s6 = sel(lane < warps, shared_s6[lane % warps], 0.0)
-                seen, vN, s3, s, s2, s1, s5, s6 = combine(seen, vN, s3, s, s2, s1, s5, s6, warps)
+                seen, N, s3, s, s2, s1, s5, s6 = combine(seen, N, s3, s, s2, s1, s5, s6, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s3[item * parts + part] = s3
                 part_s[item * parts + part] = s
                 part_s2[item * parts + part] = s2
@@ -449,7 +453,7 @@ def make(warps, stage):
                 part_s5[item * parts + part] = s5
                 part_s6[item * parts + part] = s6
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, vN, s3, s, s2, s1, s5, s6)
+            result_0, result_1 = finish(seen, N, s3, s, s2, s1, s5, s6)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

@@ -162,6 +162,8 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, ok, v_x, x_hi):
     s_of = 0.0
     s2_of = 0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t1 = f8(v_x[i_l]) <= f8(x_hi)
         any1_of = any1_of | t1
         s_of = s_of + f8(sel(t1, v_x[i_l], f4(0.0)))
@@ -183,6 +185,8 @@ def fold(seen_old, any1_old, s_old, s2_old, s3_old, ok, v_x, x_hi):
     t3 = p1 if math.isfinite(p1) else 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         t4 = f8(v_x[i_l]) - t3
         s3_of = s3_of + sel(f8(v_x[i_l]) <= f8(x_hi), t4 * t4, 0.0)
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -274,8 +278,8 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, any1, s, s2, s3 = i4(0), False, 0.0, 0, 0.0
-        first = 0
+        seen, any1, s, s2, s3 = i4(0), b1(False), 0.0, i8(0), 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
@@ -286,9 +290,9 @@ def make(warps, stage):
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], False)
+            any1 = sel(there, part_any1[place], b1(False))
             s = sel(there, part_s[place], 0.0)
-            s2 = sel(there, part_s2[place], 0)
+            s2 = sel(there, part_s2[place], i8(0))
             s3 = sel(there, part_s3[place], 0.0)
         seen, any1, s, s2, s3 = combine(seen, any1, s, s2, s3, 32)
         shared_seen = cuda.shared.array(32, i4)
@@ -306,9 +310,9 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                any1 = sel(lane < warps, shared_any1[lane % warps], False)
+                any1 = sel(lane < warps, shared_any1[lane % warps], b1(False))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                s2 = sel(lane < warps, shared_s2[lane % warps], 0)
+                s2 = sel(lane < warps, shared_s2[lane % warps], i8(0))
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
                 seen, any1, s, s2, s3 = combine(seen, any1, s, s2, s3, warps)
         if splits:

@@ -139,6 +139,8 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_p, v_t):
     s2_of = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_p[i_l]) * f8(v_t[i_l])
         s2_of = s2_of + (f8(f4(1.0)) - f8(v_t[i_l])) * f8(v_p[i_l])
         s3_of = s3_of + (f8(f4(1.0)) - f8(v_p[i_l])) * f8(v_t[i_l])
@@ -235,7 +237,7 @@ def make(warps, stage):
         v_p = cuda.local.array(SLOTS, f4)
         v_t = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_p, p_t, even_t, ok, at, v_p, v_t)

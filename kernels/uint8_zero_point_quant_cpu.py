@@ -119,17 +119,17 @@ smaller = _extreme("llvm.minimum")
 def fold_0(x, n):
     wide_vectors()
     m = f4(-inf)
-    v_n = f4(inf)
+    n_ = f4(inf)
     for i_l in range(n):
         m = larger(m, x[i_l])
-        v_n = smaller(v_n, x[i_l])
-    return m, v_n
+        n_ = smaller(n_, x[i_l])
+    return m, n_
 
 
 @njit(**PART)
-def finish(m, v_n):
+def finish(m, n_):
     t1 = larger(m, 0.0)
-    t2 = smaller(v_n, 0.0)
+    t2 = smaller(n_, 0.0)
     t3 = t1 - t2
     t4 = t3 / 255.0
     out1 = f4(t4)
@@ -141,10 +141,10 @@ def finish(m, v_n):
 
 
 @njit(**LOOP)
-def map_0(out0, m, v_n, x, n):
+def map_0(out0, m, n_, x, n):
     wide_vectors()
     t1 = larger(m, 0.0)
-    t2 = smaller(v_n, 0.0)
+    t2 = smaller(n_, 0.0)
     t3 = t1 - t2
     t4 = t3 / 255.0
     t5 = 1.0 / t4
@@ -168,20 +168,20 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1, out2):
         rest = item
         b = rest
         m = f8((-inf))
-        v_n = f8(inf)
+        n_ = f8(inf)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             r0, r1 = fold_0(x_tile, n)
             m = larger(m, f8(r0))
-            v_n = smaller(v_n, f8(r1))
-        out1[b], out2[b] = finish(m, v_n)
+            n_ = smaller(n_, f8(r1))
+        out1[b], out2[b] = finish(m, n_)
         for t0 in range(0, n_l, tile):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             ahead(x_tile, n_l, n, 16)
-            map_0(out0[b, t0:t0 + n], m, v_n, x_tile, n)
+            map_0(out0[b, t0:t0 + n], m, n_, x_tile, n)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

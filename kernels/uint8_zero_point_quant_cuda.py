@@ -152,65 +152,70 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, v_n_old, ok, v_x):
+def fold(seen_old, m_old, n_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, v_n_old
+        return seen_old, m_old, n_old
     seen = i4(seen_old + many)
     m = m_old
     m_it = f4(-inf)
-    v_n = v_n_old
-    v_n_it = f4(inf)
+    n = n_old
+    n_it = f4(inf)
     m_of = f4(-inf)
-    v_n_of = f4(inf)
+    n_of = f4(inf)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
-        v_n_of = smaller(v_n_of, v_x[i_l])
+        n_of = smaller(n_of, v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
             m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
             m_of = f4(-inf)
-            v_n_it = smaller(v_n_it, sel(ok[i_l], v_n_of, f4(inf)))
-            v_n_of = f4(inf)
+            n_it = smaller(n_it, sel(ok[i_l], n_of, f4(inf)))
+            n_of = f4(inf)
         unrolled()
     m = larger(m, f8(m_it))
-    v_n = smaller(v_n, f8(v_n_it))
-    return seen, m, v_n
+    n = smaller(n, f8(n_it))
+    return seen, m, n
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, v_n_old, width):
+def combine(seen_old, m_old, n_old, width):
     seen = sum_over(seen_old, width)
     m = larger_over(m_old, width)
-    v_n = smaller_over(v_n_old, width)
-    return seen, m, v_n
+    n = smaller_over(n_old, width)
+    return seen, m, n
 
 
 @cuda.jit(device=True)
-def output_1(m, v_n):
-    return f4((larger(m, 0.0) - smaller(v_n, 0.0)) / 255.0)
+def output_1(m, n):
+    return f4((larger(m, 0.0) - smaller(n, 0.0)) / 255.0)
 
 
 @cuda.jit(device=True)
-def output_2(v_n, m):
-    t1 = smaller(v_n, 0.0)
+def output_2(n, m):
+    t1 = smaller(n, 0.0)
     return f4(rint(-t1 / ((larger(m, 0.0) - t1) / 255.0)))
 
 
 @cuda.jit(device=True)
-def finish(seen, m, v_n):
-    return m, v_n, output_1(m, v_n), output_2(v_n, m)
+def finish(seen, m, n):
+    return m, n, output_1(m, n), output_2(n, m)
 
 
 @cuda.jit(device=True)
-def map_0(y_0, m, v_n, v_x):
-    t2 = smaller(v_n, 0.0)
+def map_0(y_0, m, n, v_x, ok):
+    t2 = smaller(n, 0.0)
     t4 = (larger(m, 0.0) - t2) / 255.0
     t5 = 1.0 / t4
     t10 = rint(-t2 / t4)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         y_0[i_l] = f4(smaller(larger(rint(f8(v_x[i_l]) * t5) + t10, 0.0), 255.0))
+        unrolled()
 
 
 @cuda.jit(device=True)
@@ -270,49 +275,49 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         y_0 = cuda.local.array(SLOTS, f4)
-        seen, m, v_n = i4(0), (-inf), inf
-        first = 0
+        seen, m, n = i4(0), (-inf), inf
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, v_n = fold(seen, m, v_n, ok, v_x)
+            seen, m, n = fold(seen, m, n, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
-        seen, m, v_n = combine(seen, m, v_n, 32)
+        seen, m, n = combine(seen, m, n, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
-        shared_v_n = cuda.shared.array(32, f8)
+        shared_n = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
                 shared_m[warp] = m
-                shared_v_n[warp] = v_n
+                shared_n[warp] = n
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                v_n = sel(lane < warps, shared_v_n[lane % warps], inf)
-                seen, m, v_n = combine(seen, m, v_n, warps)
+                n = sel(lane < warps, shared_n[lane % warps], inf)
+                seen, m, n = combine(seen, m, n, warps)
         place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
         final_m = cuda.shared.array(ROWS, f8)
-        final_v_n = cuda.shared.array(ROWS, f8)
+        final_n = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
-            m, v_n, result_1, result_2 = finish(seen, m, v_n)
+            m, n, result_1, result_2 = finish(seen, m, n)
             if live and thread == 0:
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))
                 store_one(address(out_2) + (item) * SIZE, f4(result_2))
             if thread == 0:
                 final_m[place] = m
-                final_v_n[place] = v_n
+                final_n[place] = n
         cuda.syncthreads()
         m = final_m[place]
-        v_n = final_v_n[place]
+        n = final_n[place]
         long = first > FLIGHT * span
-        first, more = 0, True
+        first, more = i8(0), True
         while more:
             if long:
                 load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            map_0(y_0, m, v_n, v_x)
+            map_0(y_0, m, n, v_x, ok)
             if live:
                 store(address(out_0) + item * n_l * SIZE, (address(out_0) + item * n_l * SIZE + head * SIZE) % 16 == 0, ok, at, y_0)
             first += FLIGHT * span

@@ -117,7 +117,7 @@ def comes_first(context, value, best, at):
 
 
 @njit(**LOOP)
-def best_i(v_i, v_i_value, x, start, n):
+def best_i(i_, i_value, x, start, n):
     wide_vectors()
     for i0 in range(0, n, 256):
         nb = 256 if i0 + 256 < n else n - i0
@@ -125,12 +125,12 @@ def best_i(v_i, v_i_value, x, start, n):
         for i in range(nb):
             i_l = i0 + i
             r0 = larger(r0, x[np.uint64(i_l)])
-        if comes_first(f8(r0), v_i_value, v_i):
+        if comes_first(f8(r0), i_value, i_):
             for i in range(nb):
                 i_l = i0 + i
-                if comes_first(f8(x[np.uint64(i_l)]), v_i_value, v_i):
-                    v_i, v_i_value = (start + i_l), f8(x[np.uint64(i_l)])
-    return v_i, v_i_value
+                if comes_first(f8(x[np.uint64(i_l)]), i_value, i_):
+                    i_, i_value = (start + i_l), f8(x[np.uint64(i_l)])
+    return i_, i_value
 
 
 @njit(**LOOP)
@@ -151,8 +151,8 @@ def best_j(j, j_value, x, start, n):
 
 
 @njit(**PART)
-def rebase_1(old_v_i, v_i, s, old_j, j, s2):
-    t1 = old_v_i == v_i
+def rebase_1(old_i, i_, s, old_j, j, s2):
+    t1 = old_i == i_
     t2 = s if t1 else f8(0)
     s = t2
     t3 = old_j == j
@@ -162,8 +162,8 @@ def rebase_1(old_v_i, v_i, s, old_j, j, s2):
 
 
 @njit(**PART)
-def pick_s(start, n, v_i, v):
-    i_l = v_i - start
+def pick_s(start, n, i_, v):
+    i_l = i_ - start
     s = 0.0
     if 0 <= i_l < n:
         s = f8(v[i_l])
@@ -180,8 +180,8 @@ def pick_s2(start, n, j, v):
 
 
 @njit(**PART)
-def finish(v_i, s, j, s2, v_i_value, j_value, m, v_n):
-    t1 = v_i == v_i
+def finish(i_, s, j, s2, i_value, j_value, m, n_):
+    t1 = i_ == i_
     t2 = 1.0 if t1 else f8(0)
     t3 = t2 != t2
     t4 = nan if t3 else s
@@ -193,13 +193,13 @@ def finish(v_i, s, j, s2, v_i_value, j_value, m, v_n):
     s2 = t8
     out0 = f4(s)
     out1 = f4(s2)
-    m = v_i_value
-    v_n = j_value
+    m = i_value
+    n_ = j_value
     t9 = s - s2
-    t10 = m - v_n
+    t10 = m - n_
     t11 = t9 / t10
     out2 = f4(t11)
-    return s, s2, out0, out1, m, v_n, out2
+    return s, s2, out0, out1, m, n_, out2
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -209,30 +209,30 @@ def sweep(first, last, tile, block, b_x, x, b_v, v, n_l, out0, out1, out2):
     for item in range(first, last):
         rest = item
         b = rest
-        v_i = i8(-1)
-        v_i_value = f8(-inf)
+        i_ = i8(-1)
+        i_value = f8(-inf)
         j = i8(-1)
         j_value = f8(inf)
         s = f8(0.0)
         s2 = f8(0.0)
         m = f8(0)
-        v_n = f8(0)
+        n_ = f8(0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
             v_tile = v[b_v[b], t0:t0 + n]
-            old_v_i = v_i
+            old_i = i_
             old_j = j
-            v_i, v_i_value = best_i(v_i, v_i_value, x_tile, t0, n)
+            i_, i_value = best_i(i_, i_value, x_tile, t0, n)
             j, j_value = best_j(j, j_value, x_tile, t0, n)
             if t0 > begin:
-                s, s2 = rebase_1(old_v_i, v_i, s, old_j, j, s2)
-            r0 = pick_s(t0, n, v_i, v_tile)
+                s, s2 = rebase_1(old_i, i_, s, old_j, j, s2)
+            r0 = pick_s(t0, n, i_, v_tile)
             s = s + r0
             r0 = pick_s2(t0, n, j, v_tile)
             s2 = s2 + r0
-        s, s2, out0[b], out1[b], m, v_n, out2[b] = finish(v_i, s, j, s2, v_i_value, j_value, m, v_n)
+        s, s2, out0[b], out1[b], m, n_, out2[b] = finish(i_, s, j, s2, i_value, j_value, m, n_)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

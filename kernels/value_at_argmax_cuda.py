@@ -108,14 +108,15 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 
 @cuda.jit(device=True)
+def beats(value, best):
+    """Whether a value is larger than one found further ahead; NaN is larger than numbers."""
+    return (value > best) | (value != value) & (best == best)
+
+@cuda.jit(device=True)
 def comes_first(value, best, position, at):
     """Whether a value beats one found elsewhere: NaN beats numbers, of equals the one further ahead wins, at < 0 is none."""
-    if at < 0:
-        return True
-    ahead = position < at
-    if value != value:
-        return best == best or ahead
-    return value > best or value == best and ahead
+    equal = (value == best) | (value != value) & (best != best)
+    return (at < 0) | beats(value, best) | equal & (position < at)
 
 load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
@@ -134,8 +135,8 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_s(v_i, v_i_new, s):
-    return s if v_i == v_i_new else f8(0)
+def rebase_s(i, i_new, s):
+    return s if i == i_new else f8(0)
 
 
 @cuda.jit(device=True)
@@ -144,33 +145,42 @@ def rebase_s2(j, j_new, s2):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old, ok, v_x, at, v_v):
+def fold(seen_old, i_old, i_value_old, j_old, j_value_old, s_old, s2_old, ok, v_x, at, v_v):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old
+        return seen_old, i_old, i_value_old, j_old, j_value_old, s_old, s2_old
     seen = i4(seen_old + many)
-    v_i = v_i_old
-    v_i_value = v_i_value_old
+    i = i_old
+    i_value = i_value_old
+    i_at, i_it = i4(-1), f4(0.0)
     j = j_old
     j_value = j_value_old
+    j_at, j_it = i4(-1), f4(0.0)
     for i_l in range(SLOTS):
-        v_i_it = ok[i_l] and comes_first(f8(v_x[i_l]), v_i_value, at[i_l], v_i)
-        v_i_value = sel(v_i_it, f8(v_x[i_l]), v_i_value)
-        v_i = sel(v_i_it, i8(at[i_l]), v_i)
-        j_it = ok[i_l] and comes_first(-f8(v_x[i_l]), -j_value, at[i_l], j)
-        j_value = sel(j_it, f8(v_x[i_l]), j_value)
-        j = sel(j_it, i8(at[i_l]), j)
-    s = rebase_s(v_i_old, v_i, s_old) if seen_old > 0 else s_old
+        if i_l == TILE and (not ok[TILE]):
+            break
+        ahead = ok[i_l] & ((i_at < 0) | beats(v_x[i_l], i_it) | (i_l == TILE) & comes_first(v_x[i_l], i_it, i4(at[i_l]), i_at))
+        i_it, i_at = sel(ahead, v_x[i_l], i_it), sel(ahead, i4(at[i_l]), i_at)
+        ahead = ok[i_l] & ((j_at < 0) | beats(-v_x[i_l], -j_it) | (i_l == TILE) & comes_first(-v_x[i_l], -j_it, i4(at[i_l]), j_at))
+        j_it, j_at = sel(ahead, v_x[i_l], j_it), sel(ahead, i4(at[i_l]), j_at)
+        unrolled()
+    ahead = (i_at >= 0) & comes_first(f8(i_it), i_value, i_at, i)
+    i_value, i = sel(ahead, f8(i_it), i_value), sel(ahead, i8(i_at), i)
+    ahead = (j_at >= 0) & comes_first(-f8(j_it), -j_value, j_at, j)
+    j_value, j = sel(ahead, f8(j_it), j_value), sel(ahead, i8(j_at), j)
+    s = rebase_s(i_old, i, s_old) if seen_old > 0 else s_old
     s_it = 0.0
     s2 = rebase_s2(j_old, j, s2_old) if seen_old > 0 else s2_old
     s2_it = 0.0
-    t1 = i4(min(max(v_i, -1), 2147483647))
+    t1 = i4(min(max(i, -1), 2147483647))
     t4 = i4(min(max(j, -1), 2147483647))
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_v[i_l] if i4(at[i_l]) == t1 else f4(0))
         s2_of = s2_of + f8(v_v[i_l] if i4(at[i_l]) == t4 else f4(0))
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -181,19 +191,19 @@ def fold(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old, ok
         unrolled()
     s = s + s_it
     s2 = s2 + s2_it
-    return seen, v_i, v_i_value, j, j_value, s, s2
+    return seen, i, i_value, j, j_value, s, s2
 
 
 @cuda.jit(device=True)
-def combine(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old, width):
+def combine(seen_old, i_old, i_value_old, j_old, j_value_old, s_old, s2_old, width):
     seen = sum_over(seen_old, width)
-    v_i, v_i_value = v_i_old, v_i_value_old
+    i, i_value = i_old, i_value_old
     for step in range(5):
         by = width >> step + 1
         if by > 0:
-            v_i_b, v_i_value_b = cuda.shfl_xor_sync(4294967295, v_i, by), cuda.shfl_xor_sync(4294967295, v_i_value, by)
-            v_i_it = v_i_b >= 0 and comes_first(v_i_value_b, v_i_value, v_i_b, v_i)
-            v_i, v_i_value = sel(v_i_it, v_i_b, v_i), sel(v_i_it, v_i_value_b, v_i_value)
+            i_b, i_value_b = cuda.shfl_xor_sync(4294967295, i, by), cuda.shfl_xor_sync(4294967295, i_value, by)
+            i_it = i_b >= 0 and comes_first(i_value_b, i_value, i_b, i)
+            i, i_value = sel(i_it, i_b, i), sel(i_it, i_value_b, i_value)
     j, j_value = j_old, j_value_old
     for step in range(5):
         by = width >> step + 1
@@ -201,14 +211,14 @@ def combine(seen_old, v_i_old, v_i_value_old, j_old, j_value_old, s_old, s2_old,
             j_b, j_value_b = cuda.shfl_xor_sync(4294967295, j, by), cuda.shfl_xor_sync(4294967295, j_value, by)
             j_it = j_b >= 0 and comes_first(-j_value_b, -j_value, j_b, j)
             j, j_value = sel(j_it, j_b, j), sel(j_it, j_value_b, j_value)
-    s = sum_over(rebase_s(v_i_old, v_i, s_old) if seen_old > 0 else 0.0, width)
+    s = sum_over(rebase_s(i_old, i, s_old) if seen_old > 0 else 0.0, width)
     s2 = sum_over(rebase_s2(j_old, j, s2_old) if seen_old > 0 else 0.0, width)
-    return seen, v_i, v_i_value, j, j_value, s, s2
+    return seen, i, i_value, j, j_value, s, s2
 
 
 @cuda.jit(device=True)
-def settle_s(v_i, s):
-    t2 = 1.0 if v_i == v_i else f8(0)
+def settle_s(i, s):
+    t2 = 1.0 if i == i else f8(0)
     return nan if t2 != t2 else s
 
 
@@ -229,27 +239,27 @@ def output_1(s2):
 
 
 @cuda.jit(device=True)
-def value_m(v_i_value):
-    return v_i_value
+def value_m(i_value):
+    return i_value
 
 
 @cuda.jit(device=True)
-def value_v_n(j_value):
+def value_n(j_value):
     return j_value
 
 
 @cuda.jit(device=True)
-def output_2(s, s2, m, v_n):
-    return f4((s - s2) / (m - v_n))
+def output_2(s, s2, m, n):
+    return f4((s - s2) / (m - n))
 
 
 @cuda.jit(device=True)
-def finish(seen, v_i, v_i_value, j, j_value, s, s2):
-    s = settle_s(v_i, s)
+def finish(seen, i, i_value, j, j_value, s, s2):
+    s = settle_s(i, s)
     s2 = settle_s2(j, s2)
-    m = value_m(v_i_value)
-    v_n = value_v_n(j_value)
-    return output_0(s), output_1(s2), output_2(s, s2, m, v_n)
+    m = value_m(i_value)
+    n = value_n(j_value)
+    return output_0(s), output_1(s2), output_2(s, s2, m, n)
 
 
 @cuda.jit(device=True)
@@ -280,7 +290,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, v, s_v, n_l, items, parts, piece, part_seen, part_v_i, part_v_i_value, part_j, part_j_value, part_s, part_s2, out_0, out_1, out_2):
+    def kernel(x, s_x, v, s_v, n_l, items, parts, piece, part_seen, part_i, part_i_value, part_j, part_j_value, part_s, part_s2, out_0, out_1, out_2):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -305,28 +315,28 @@ def make(warps, stage):
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
         v_v = cuda.local.array(SLOTS, f4)
-        seen, v_i, v_i_value, j, j_value, s, s2 = i4(0), -1, -inf, -1, inf, 0.0, 0.0
-        first = 0
+        seen, i, i_value, j, j_value, s, s2 = i4(0), i8(-1), -inf, i8(-1), inf, 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_v, even_v, ok, at, v_x, v_v)
-            seen, v_i, v_i_value, j, j_value, s, s2 = fold(seen, v_i, v_i_value, j, j_value, s, s2, ok, v_x, at, v_v)
+            seen, i, i_value, j, j_value, s, s2 = fold(seen, i, i_value, j, j_value, s, s2, ok, v_x, at, v_v)
             first += FLIGHT * span
             more = first < vectors
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            v_i = sel(there, part_v_i[place], -1)
-            v_i_value = sel(there, part_v_i_value[place], -inf)
-            j = sel(there, part_j[place], -1)
+            i = sel(there, part_i[place], i8(-1))
+            i_value = sel(there, part_i_value[place], -inf)
+            j = sel(there, part_j[place], i8(-1))
             j_value = sel(there, part_j_value[place], inf)
             s = sel(there, part_s[place], 0.0)
             s2 = sel(there, part_s2[place], 0.0)
-        seen, v_i, v_i_value, j, j_value, s, s2 = combine(seen, v_i, v_i_value, j, j_value, s, s2, 32)
+        seen, i, i_value, j, j_value, s, s2 = combine(seen, i, i_value, j, j_value, s, s2, 32)
         shared_seen = cuda.shared.array(32, i4)
-        shared_v_i = cuda.shared.array(32, i8)
-        shared_v_i_value = cuda.shared.array(32, f8)
+        shared_i = cuda.shared.array(32, i8)
+        shared_i_value = cuda.shared.array(32, f8)
         shared_j = cuda.shared.array(32, i8)
         shared_j_value = cuda.shared.array(32, f8)
         shared_s = cuda.shared.array(32, f8)
@@ -334,8 +344,8 @@ def make(warps, stage):
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_v_i[warp] = v_i
-                shared_v_i_value[warp] = v_i_value
+                shared_i[warp] = i
+                shared_i_value[warp] = i_value
                 shared_j[warp] = j
                 shared_j_value[warp] = j_value
                 shared_s[warp] = s
@@ -343,24 +353,24 @@ def make(warps, stage):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                v_i = sel(lane < warps, shared_v_i[lane % warps], -1)
-                v_i_value = sel(lane < warps, shared_v_i_value[lane % warps], -inf)
-                j = sel(lane < warps, shared_j[lane % warps], -1)
+                i = sel(lane < warps, shared_i[lane % warps], i8(-1))
+                i_value = sel(lane < warps, shared_i_value[lane % warps], -inf)
+                j = sel(lane < warps, shared_j[lane % warps], i8(-1))
                 j_value = sel(lane < warps, shared_j_value[lane % warps], inf)
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                seen, v_i, v_i_value, j, j_value, s, s2 = combine(seen, v_i, v_i_value, j, j_value, s, s2, warps)
+                seen, i, i_value, j, j_value, s, s2 = combine(seen, i, i_value, j, j_value, s, s2, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_v_i[item * parts + part] = v_i
-                part_v_i_value[item * parts + part] = v_i_value
+                part_i[item * parts + part] = i
+                part_i_value[item * parts + part] = i_value
                 part_j[item * parts + part] = j
                 part_j_value[item * parts + part] = j_value
                 part_s[item * parts + part] = s
                 part_s2[item * parts + part] = s2
         elif warp == 0 or alone:
-            result_0, result_1, result_2 = finish(seen, v_i, v_i_value, j, j_value, s, s2)
+            result_0, result_1, result_2 = finish(seen, i, i_value, j, j_value, s, s2)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

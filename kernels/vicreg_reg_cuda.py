@@ -130,40 +130,40 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(into, vN, s, n_i):
-    t1 = 1.0 / f8(vN)
+def value_p1(into, N, s, n_i):
+    t1 = 1.0 / f8(N)
     for i_i in range(n_i):
         into[i_i] = s[i_i] * t1
 
 
 @cuda.jit(device=True)
-def rebase_s1(into, n_i, s1, p1, p1_new, vN, n_i__1):
+def rebase_s1(into, n_i, s1, p1, p1_new, N, n_i__1):
     for i_i in range(n_i):
         t3 = (p1[i_i] if math.isfinite(p1[i_i]) else 0.0) - (p1_new[i_i] if math.isfinite(p1_new[i_i]) else 0.0)
         for i_i__1 in range(n_i__1):
             t5 = p1_new[i_i__1] if math.isfinite(p1_new[i_i__1]) else 0.0
             t7 = t3 * ((p1[i_i__1] if math.isfinite(p1[i_i__1]) else 0.0) - t5)
-            into[i_i * n_i + i_i__1] = s1[i_i * n_i + i_i__1] + (0.0 if f8(vN) == 0.0 else t7 * f8(vN))
+            into[i_i * n_i + i_i__1] = s1[i_i * n_i + i_i__1] + (0.0 if f8(N) == 0.0 else t7 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, p1_old, cells_A, skew_A, shift_A, mask_A, p1, n_i__1, s1):
+def fold(seen_old, N_old, slots, first, span, thread, length, n_i, s_old, s, p1_old, cells_A, skew_A, shift_A, mask_A, p1, n_i__1, s1):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, vN_old
+        return seen_old, N_old
     seen = i4(seen_old + many)
     for word in range(n_i):
         s_old[word] = s[word]
-    value_p1(p1_old, vN_old, s_old, n_i)
-    vN = vN_old + 1 * many
+    value_p1(p1_old, N_old, s_old, n_i)
+    N = N_old + 1 * many
     for i_l in range(slots):
         for i_i in range(n_i):
             s[i_i] = s[i_i] + sel(i4(first + i_l * span + thread) < i4(length), f8(cells_A[cell(i_l * span + thread, n_i, i_i + skew_A, shift_A, mask_A)]), 0.0)
-    value_p1(p1, vN, s, n_i)
+    value_p1(p1, N, s, n_i)
     if seen_old > 0:
-        rebase_s1(s1, n_i, s1, p1_old, p1, vN_old, n_i__1)
+        rebase_s1(s1, n_i, s1, p1_old, p1, N_old, n_i__1)
     for i_l in range(slots):
         for i_i in range(n_i):
             t1 = f4(p1[i_i]) if math.isfinite(f4(p1[i_i])) else f4(0.0)
@@ -172,34 +172,34 @@ def fold(seen_old, vN_old, slots, first, span, thread, length, n_i, s_old, s, p1
                 t3 = f4(p1[i_i__1]) if math.isfinite(f4(p1[i_i__1])) else f4(0.0)
                 t5 = t2 * (cells_A[cell(i_l * span + thread, n_i, i_i__1 + skew_A, shift_A, mask_A)] - t3)
                 s1[i_i * n_i + i_i__1] = s1[i_i * n_i + i_i__1] + sel(i4(first + i_l * span + thread) < i4(length), f8(t5), 0.0)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def combine(seen_old, vN_old, width, n_i, s_old, s, p1_old, p1, n_i__1, s1):
+def combine(seen_old, N_old, width, n_i, s_old, s, p1_old, p1, n_i__1, s1):
     seen = sum_over(seen_old, width)
     for word in range(n_i):
         s_old[word] = s[word]
-    value_p1(p1_old, vN_old, s_old, n_i)
-    vN = sum_over(vN_old, width)
+    value_p1(p1_old, N_old, s_old, n_i)
+    N = sum_over(N_old, width)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
             for word in range(n_i):
                 s[word] = s[word] + cuda.shfl_xor_sync(4294967295, s[word], by)
-    value_p1(p1, vN, s, n_i)
+    value_p1(p1, N, s, n_i)
     if seen_old > 0:
-        rebase_s1(s1, n_i, s1, p1_old, p1, vN_old, n_i__1)
+        rebase_s1(s1, n_i, s1, p1_old, p1, N_old, n_i__1)
     for step in range(5):
         by = width >> step + 1
         if by > 0:
             for word in range(n_i * n_i):
                 s1[word] = s1[word] + cuda.shfl_xor_sync(4294967295, s1[word], by)
-    return seen, vN
+    return seen, N
 
 
 @cuda.jit(device=True)
-def settle_s1(into, n_i, p1, s1, vN, n_i__1):
+def settle_s1(into, n_i, p1, s1, N, n_i__1):
     for i_i in range(n_i):
         t1 = p1[i_i]
         t2 = t1 - t1
@@ -207,7 +207,7 @@ def settle_s1(into, n_i, p1, s1, vN, n_i__1):
         for i_i__1 in range(n_i__1):
             t3 = p1[i_i__1]
             t6 = 1.0 + t2 * (t3 - t3)
-            t19 = t13 * ((p1[i_i__1] if p1[i_i__1] - p1[i_i__1] == 0.0 else f8(0)) - p1[i_i__1]) * f8(vN)
+            t19 = t13 * ((p1[i_i__1] if p1[i_i__1] - p1[i_i__1] == 0.0 else f8(0)) - p1[i_i__1]) * f8(N)
             t21 = s1[i_i * n_i + i_i__1] + t19 if s1[i_i * n_i + i_i__1] - s1[i_i * n_i + i_i__1] == 0.0 else nan
             into[i_i * n_i + i_i__1] = t21 if t6 != t6 else s1[i_i * n_i + i_i__1]
 
@@ -242,9 +242,9 @@ def output_0(n_l, s2, n_j, cells_eye, n_i):
 
 
 @cuda.jit(device=True)
-def finish(seen, vN, p1, n_i, s, s1, n_i__1, s2, n_j, cells_eye):
-    value_p1(p1, vN, s, n_i)
-    settle_s1(s1, n_i, p1, s1, vN, n_i__1)
+def finish(seen, N, p1, n_i, s, s1, n_i__1, s2, n_j, cells_eye):
+    value_p1(p1, N, s, n_i)
+    settle_s1(s1, n_i, p1, s1, N, n_i__1)
     value_s2(s2, n_j, cells_eye, s1, n_i, n_i__1)
     return output_0(seen, s2, n_j, cells_eye, n_i)
 
@@ -270,7 +270,7 @@ def make(warps, stage, slots, n_i, n_j):
     words_eye = n_i * n_j
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(vA, s_A, eye, s_eye, n_l, items, parts, piece, part_seen, part_vN, part_s, part_s1, out_0):
+    def kernel(A, s_A, eye, s_eye, n_l, items, parts, piece, part_seen, part_N, part_s, part_s1, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -282,7 +282,7 @@ def make(warps, stage, slots, n_i, n_j):
         row = sel(live, item, i8(0))
         rest = row
         o_A = rest * s_A
-        p_A = address(vA) + o_A * SIZE
+        p_A = address(A) + o_A * SIZE
         o_eye = rest * s_eye
         p_eye = address(eye) + o_eye * SIZE
         cells_eye = cuda.shared.array(words_eye, f4)
@@ -298,12 +298,12 @@ def make(warps, stage, slots, n_i, n_j):
         s2 = cuda.local.array(words_s2, f8)
         s_old = cuda.local.array(words_s_old, f8)
         p1_old = cuda.local.array(words_p1_old, f8)
-        seen, vN = i4(0), 0
+        seen, N = i4(0), i8(0)
         for word in range(words_s):
             s[word] = 0.0
         for word in range(words_s1):
             s1[word] = 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             cuda.syncthreads()
@@ -311,27 +311,27 @@ def make(warps, stage, slots, n_i, n_j):
             skew_A = lead // SIZE % (32 // SIZE)
             stage_real(cells_A, lead - skew_A * SIZE, skew_A, skew_A + min(slots * span, length - first) * words_A, steps_A, shift_A, mask_A, thread, span)
             cuda.syncthreads()
-            seen, vN = fold(seen, vN, slots, first, span, thread, length, n_i, s_old, s, p1_old, cells_A, skew_A, shift_A, mask_A, p1, n_i__1, s1)
+            seen, N = fold(seen, N, slots, first, span, thread, length, n_i, s_old, s, p1_old, cells_A, skew_A, shift_A, mask_A, p1, n_i__1, s1)
             first += slots * span
             more = first < length
         if joins:
             there = thread < parts
             place = row * parts + sel(there, thread, i8(0))
             seen = sel(there, part_seen[place], i4(0))
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             for word in range(words_s):
                 s[word] = sel(there, part_s[place * words_s + word], 0.0)
             for word in range(words_s1):
                 s1[word] = sel(there, part_s1[place * words_s1 + word], 0.0)
-        seen, vN = combine(seen, vN, 32, n_i, s_old, s, p1_old, p1, n_i__1, s1)
+        seen, N = combine(seen, N, 32, n_i, s_old, s, p1_old, p1, n_i__1, s1)
         shared_seen = cuda.shared.array(32, i4)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(room_s, f8)
         shared_s1 = cuda.shared.array(room_s1, f8)
         if not alone:
             if lane == 0:
                 shared_seen[warp] = seen
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 for word in range(words_s):
                     shared_s[warp * (words_s | 1) + word] = s[word]
                 for word in range(words_s1):
@@ -339,22 +339,22 @@ def make(warps, stage, slots, n_i, n_j):
             cuda.syncthreads()
             if warp == 0:
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 for word in range(words_s):
                     s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
                 for word in range(words_s1):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
-                seen, vN = combine(seen, vN, warps, n_i, s_old, s, p1_old, p1, n_i__1, s1)
+                seen, N = combine(seen, N, warps, n_i, s_old, s, p1_old, p1, n_i__1, s1)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 for word in range(words_s):
                     part_s[(item * parts + part) * words_s + word] = s[word]
                 for word in range(words_s1):
                     part_s1[(item * parts + part) * words_s1 + word] = s1[word]
         elif warp == 0 or alone:
-            result_0 = finish(seen, vN, p1, n_i, s, s1, n_i__1, s2, n_j, cells_eye)
+            result_0 = finish(seen, N, p1, n_i, s, s1, n_i__1, s2, n_j, cells_eye)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

@@ -134,6 +134,8 @@ def fold(seen_old, s_old, s2_old, s3_old, ok, v_p, v_v):
     s2_of = 0.0
     s3_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_p[i_l]) * f8(v_v[i_l])
         s2_of = s2_of + f8(v_v[i_l])
         s3_of = s3_of + f8(v_p[i_l])
@@ -229,7 +231,7 @@ def make(warps, stage):
         v_p = cuda.local.array(SLOTS, f4)
         v_v = cuda.local.array(SLOTS, f4)
         seen, s, s2, s3 = i4(0), 0.0, 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_p, p_v, even_v, ok, at, v_p, v_v)

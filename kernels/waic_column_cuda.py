@@ -143,8 +143,8 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def value_p1(s2, vN):
-    return s2 / f8(vN)
+def value_p1(s2, N):
+    return s2 / f8(N)
 
 
 @cuda.jit(device=True)
@@ -154,28 +154,30 @@ def rebase_s(m, m_new, s):
 
 
 @cuda.jit(device=True)
-def rebase_s3(s3, p1, p1_new, vN):
+def rebase_s3(s3, p1, p1_new, N):
     t3 = (p1 if math.isfinite(p1) else 0.0) - (p1_new if math.isfinite(p1_new) else 0.0)
-    return s3 + (0.0 if f8(vN) == 0.0 else t3 * t3 * f8(vN))
+    return s3 + (0.0 if f8(N) == 0.0 else t3 * t3 * f8(N))
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, s2_old, vN_old, s_old, s3_old, ok, v_x):
+def fold(seen_old, m_old, s2_old, N_old, s_old, s3_old, ok, v_x):
     many = sel(ok[TILE], i4(1), i4(0))
     for flight in range(FLIGHT):
         many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
     if many == 0:
-        return seen_old, m_old, s2_old, vN_old, s_old, s3_old
+        return seen_old, m_old, s2_old, N_old, s_old, s3_old
     seen = i4(seen_old + many)
-    p1_old = value_p1(s2_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
     m = m_old
     m_it = f4(-inf)
     s2 = s2_old
     s2_it = 0.0
-    vN = vN_old + 1 * many
+    N = N_old + 1 * many
     m_of = f4(-inf)
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         m_of = larger(m_of, v_x[i_l])
         s2_of = s2_of + f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -186,16 +188,18 @@ def fold(seen_old, m_old, s2_old, vN_old, s_old, s3_old, ok, v_x):
         unrolled()
     m = larger(m, f8(m_it))
     s2 = s2 + s2_it
-    p1 = value_p1(s2, vN)
+    p1 = value_p1(s2, N)
     s = rebase_s(m_old, m, s_old) if seen_old > 0 else s_old
     s_it = f4(0.0)
-    s3 = rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else s3_old
+    s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = f4(0.0)
     t1 = m if math.isfinite(m) else 0.0
     t4 = p1 if math.isfinite(p1) else 0.0
     s_of = f4(0.0)
     s3_of = f4(0.0)
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + fast_exp(v_x[i_l] - f4(t1))
         t5 = v_x[i_l] - f4(t4)
         s3_of = s3_of + t5 * t5
@@ -207,20 +211,20 @@ def fold(seen_old, m_old, s2_old, vN_old, s_old, s3_old, ok, v_x):
         unrolled()
     s = s + f8(s_it)
     s3 = s3 + f8(s3_it)
-    return seen, m, s2, vN, s, s3
+    return seen, m, s2, N, s, s3
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, s2_old, vN_old, s_old, s3_old, width):
+def combine(seen_old, m_old, s2_old, N_old, s_old, s3_old, width):
     seen = sum_over(seen_old, width)
-    p1_old = value_p1(s2_old, vN_old)
+    p1_old = value_p1(s2_old, N_old)
     m = larger_over(m_old, width)
     s2 = sum_over(s2_old, width)
-    vN = sum_over(vN_old, width)
-    p1 = value_p1(s2, vN)
+    N = sum_over(N_old, width)
+    p1 = value_p1(s2, N)
     s = sum_over(rebase_s(m_old, m, s_old) if seen_old > 0 else 0.0, width)
-    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, vN_old) if seen_old > 0 else 0.0, width)
-    return seen, m, s2, vN, s, s3
+    s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
+    return seen, m, s2, N, s, s3
 
 
 @cuda.jit(device=True)
@@ -232,12 +236,12 @@ def settle_s(m, s):
 
 
 @cuda.jit(device=True)
-def settle_s3(p1, s3, vN):
+def settle_s3(p1, s3, N):
     t1 = p1
     t2 = t1 - t1
     t4 = 1.0 + t2 * t2
     t11 = (p1 if p1 - p1 == 0.0 else f8(0)) - p1
-    t14 = s3 + t11 * t11 * f8(vN)
+    t14 = s3 + t11 * t11 * f8(N)
     return (t14 if s3 - s3 == 0.0 else nan) if t4 != t4 else s3
 
 
@@ -247,10 +251,10 @@ def output_0(m, s, n_l, s3):
 
 
 @cuda.jit(device=True)
-def finish(seen, m, s2, vN, s, s3):
+def finish(seen, m, s2, N, s, s3):
     s = settle_s(m, s)
-    p1 = value_p1(s2, vN)
-    s3 = settle_s3(p1, s3, vN)
+    p1 = value_p1(s2, N)
+    s3 = settle_s3(p1, s3, N)
     return output_0(m, s, seen, s3)
 
 
@@ -276,7 +280,7 @@ def make(warps, stage):
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_s2, part_vN, part_s, part_s3, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_s2, part_N, part_s, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -297,12 +301,12 @@ def make(warps, stage):
         ok = cuda.local.array(SLOTS, b1)
         at = cuda.local.array(SLOTS, i4)
         v_x = cuda.local.array(SLOTS, f4)
-        seen, m, s2, vN, s, s3 = i4(0), (-inf), 0.0, 0, 0.0, 0.0
-        first = 0
+        seen, m, s2, N, s, s3 = i4(0), (-inf), 0.0, i8(0), 0.0, 0.0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, s2, vN, s, s3 = fold(seen, m, s2, vN, s, s3, ok, v_x)
+            seen, m, s2, N, s, s3 = fold(seen, m, s2, N, s, s3, ok, v_x)
             first += FLIGHT * span
             more = first < vectors
         if joins:
@@ -311,14 +315,14 @@ def make(warps, stage):
             seen = sel(there, part_seen[place], i4(0))
             m = sel(there, part_m[place], (-inf))
             s2 = sel(there, part_s2[place], 0.0)
-            vN = sel(there, part_vN[place], 0)
+            N = sel(there, part_N[place], i8(0))
             s = sel(there, part_s[place], 0.0)
             s3 = sel(there, part_s3[place], 0.0)
-        seen, m, s2, vN, s, s3 = combine(seen, m, s2, vN, s, s3, 32)
+        seen, m, s2, N, s, s3 = combine(seen, m, s2, N, s, s3, 32)
         shared_seen = cuda.shared.array(32, i4)
         shared_m = cuda.shared.array(32, f8)
         shared_s2 = cuda.shared.array(32, f8)
-        shared_vN = cuda.shared.array(32, i8)
+        shared_N = cuda.shared.array(32, i8)
         shared_s = cuda.shared.array(32, f8)
         shared_s3 = cuda.shared.array(32, f8)
         if not alone:
@@ -326,7 +330,7 @@ def make(warps, stage):
                 shared_seen[warp] = seen
                 shared_m[warp] = m
                 shared_s2[warp] = s2
-                shared_vN[warp] = vN
+                shared_N[warp] = N
                 shared_s[warp] = s
                 shared_s3[warp] = s3
             cuda.syncthreads()
@@ -334,20 +338,20 @@ def make(warps, stage):
                 seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                 m = sel(lane < warps, shared_m[lane % warps], (-inf))
                 s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
-                vN = sel(lane < warps, shared_vN[lane % warps], 0)
+                N = sel(lane < warps, shared_N[lane % warps], i8(0))
                 s = sel(lane < warps, shared_s[lane % warps], 0.0)
                 s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                seen, m, s2, vN, s, s3 = combine(seen, m, s2, vN, s, s3, warps)
+                seen, m, s2, N, s, s3 = combine(seen, m, s2, N, s, s3, warps)
         if splits:
             if thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
                 part_s2[item * parts + part] = s2
-                part_vN[item * parts + part] = vN
+                part_N[item * parts + part] = N
                 part_s[item * parts + part] = s
                 part_s3[item * parts + part] = s3
         elif warp == 0 or alone:
-            result_0 = finish(seen, m, s2, vN, s, s3)
+            result_0 = finish(seen, m, s2, N, s, s3)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 

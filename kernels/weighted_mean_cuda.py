@@ -129,6 +129,8 @@ def fold(seen_old, s_old, s2_old, ok, v_w, v_x):
     s_of = 0.0
     s2_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(v_w[i_l]) * f8(v_x[i_l])
         s2_of = s2_of + f8(v_w[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -214,7 +216,7 @@ def make(warps, stage):
         v_x = cuda.local.array(SLOTS, f4)
         v_w = cuda.local.array(SLOTS, f4)
         seen, s, s2 = i4(0), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_x, p_w, even_w, ok, at, v_x, v_w)

@@ -132,6 +132,8 @@ def fold(seen_old, s_old, s1_old, ok, v_w, v_x):
     s_of = 0.0
     s1_of = 0.0
     for i_l in range(SLOTS):
+        if i_l == TILE and (not ok[TILE]):
+            break
         s_of = s_of + f8(abs(v_w[i_l]))
         s1_of = s1_of + sign(f8(v_w[i_l])) * f8(v_x[i_l])
         if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
@@ -229,7 +231,7 @@ def make(warps, stage):
         v_w = cuda.local.array(SLOTS, f4)
         v_x = cuda.local.array(SLOTS, f4)
         seen, s, s1 = i4(0), 0.0, 0.0
-        first = 0
+        first = i8(0)
         more = not joins
         while more:
             load(first, thread, span, begin, head, vectors, edges, p_w, p_x, even_x, ok, at, v_w, v_x)

@@ -9,7 +9,7 @@
         return sum(t3, l, where=t4) / sum(1, l, where=t4), sum(t3, l, where=t5) / sum(1, l, where=t5)
 
 Theorem. Cut the axis l into parts in any way, lift each part to its state, and merge the states in any bracketing:
-finalize gives what the definition gives (one pass over l, 7 words of state per row, commutative merge). merge is
+finalize gives what the definition gives (one pass over l, 9 words of state per row, commutative merge). merge is
 associative and commutative, and the state of no elements is its identity.
 
 Elements:
@@ -28,6 +28,8 @@ Update by one element:
     n_c'   = n_c + 1   element where c[l] = 0
     M1'    = M1 + δ·n + x − t'   element where c[l] = 1  ¹ ²
     n'     = n + 1   element where c[l] = 1
+    seen'  = seen ∨ c[l] = 0
+    v'     = v ∨ c[l] = 1
 
 Guards:
 
@@ -81,6 +83,8 @@ class State(NamedTuple):
     n_c: np.ndarray  # Σ_l 1 where c[l] = 0
     M1: np.ndarray  # Σ_l 0.5·x[l] − t where c[l] = 1
     n: np.ndarray  # Σ_l 1 where c[l] = 1
+    seen: np.ndarray  # any_l c[l] = 0
+    v: np.ndarray  # any_l c[l] = 1
 
 
 def lift(x, c):
@@ -95,7 +99,9 @@ def lift(x, c):
     n_c = np.sum(np.where(c == 0, 1, 0))
     M1 = np.sum(np.where(c == 1, dx, 0))
     n = np.sum(np.where(c == 1, 1, 0))
-    return State(sx, N, M2, M1_xc, n_c, M1, n)
+    seen = np.any(c == 0)
+    v = np.any(c == 1)
+    return State(sx, N, M2, M1_xc, n_c, M1, n, seen, v)
 
 
 def moved(part, t_new):
@@ -121,15 +127,17 @@ def merge(one, two):
     M1 = left.M1 + right.M1
     n_c = one.n_c + two.n_c
     n = one.n + two.n
-    return State(sx, N, M2, M1_xc, n_c, M1, n)
+    seen = one.seen | two.seen
+    v = one.v | two.v
+    return State(sx, N, M2, M1_xc, n_c, M1, n, seen, v)
 
 
 def finalize(state):
     """The results of a state."""
-    sx, N, M2, M1_xc, n_c, M1, n = state
+    sx, N, M2, M1_xc, n_c, M1, n, seen, v = state
     sigma = np.sqrt(M2 / N + 1e-05)
-    mu_x = M1_xc / sigma
-    mu = M1 / sigma
+    mu_x = np.where(seen, M1_xc / sigma, 0)
+    mu = np.where(v, M1 / sigma, 0)
     return mu_x / n_c, mu / n
 
 
@@ -228,24 +236,24 @@ def test_the_theorem(example):
 
 def test_moving_sums_to_a_new_pivot_is_an_identity():
     """SymPy, over the reals, for any two elements: the sums at a new pivot are those that were moved."""
-    elements = [sympy.symbols("x1 taking1 v1", real=True), sympy.symbols("x2 taking2 v2", real=True)]
+    elements = [sympy.symbols("x1 taking1 r1", real=True), sympy.symbols("x2 taking2 r2", real=True)]
     t_new = sympy.symbols("t_new", real=True)
-    sx = sum(x for x, taking, v in elements)
+    sx = sum(x for x, taking, r in elements)
     u = sympy.Rational('0.5') * sx
-    N = sum(1 for x, taking, v in elements)
+    N = sum(1 for x, taking, r in elements)
     t = u / N
-    M2 = sum((sympy.Rational('0.5') * x - t) ** 2 for x, taking, v in elements)
-    M1_xc = sum(taking * (sympy.Rational('0.5') * x - t) for x, taking, v in elements)
-    n_c = sum(taking for x, taking, v in elements)
-    M1 = sum(v * (sympy.Rational('0.5') * x - t) for x, taking, v in elements)
-    n = sum(v for x, taking, v in elements)
+    M2 = sum((sympy.Rational('0.5') * x - t) ** 2 for x, taking, r in elements)
+    M1_xc = sum(taking * (sympy.Rational('0.5') * x - t) for x, taking, r in elements)
+    n_c = sum(taking for x, taking, r in elements)
+    M1 = sum(r * (sympy.Rational('0.5') * x - t) for x, taking, r in elements)
+    n = sum(r for x, taking, r in elements)
     differences = {
-        "M2": sum((sympy.Rational('0.5') * x - t_new) ** 2 for x, taking, v in elements) - (M2 + N * (t - t_new) ** 2),
+        "M2": sum((sympy.Rational('0.5') * x - t_new) ** 2 for x, taking, r in elements) - (M2 + N * (t - t_new) ** 2),
         "M1_xc": (
-            sum(taking * (sympy.Rational('0.5') * x - t_new) for x, taking, v in elements)
+            sum(taking * (sympy.Rational('0.5') * x - t_new) for x, taking, r in elements)
             - (M1_xc + n_c * (t - t_new))
         ),
-        "M1": sum(v * (sympy.Rational('0.5') * x - t_new) for x, taking, v in elements) - (M1 + n * (t - t_new)),
+        "M1": sum(r * (sympy.Rational('0.5') * x - t_new) for x, taking, r in elements) - (M1 + n * (t - t_new)),
     }
     for name, difference in differences.items():
         assert sympy.simplify(sympy.expand(difference)) == 0, name

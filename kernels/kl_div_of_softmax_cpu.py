@@ -1,0 +1,607 @@
+"""kl_div_of_softmax: one pass over l, 6 words of state per row, commutative merge.
+
+KL = Σ p_l (log p_l − log_softmax(y)_l) with p = softmax(x), over the l that have a weight: 0 log 0 is 0.
+
+The operator
+    kl_div_of_softmax(x[l], y[l]):
+        t1 = exp(x - max(x, l))
+        t2 = t1 / sum(t1, l)
+        d1 = max(y, l)
+        return sum(where(t2 == 0, 0, t2 * (log(t2) - (y - (d1 + log(sum(exp(y - d1), l)))))), l)
+
+One more element (a prime marks the new value)
+    m'  = max(m, x[l])
+    δ   = m − m'
+    s'  = s·exp(δ) + exp(x[l] − m')
+    m2' = max(m2, y[l])
+    s2' = s2·exp(m2 − m2') + exp(y[l] − m2')
+    p1' = m2' + log(s2')
+    s1' = s1·exp(δ) + s4·(δ·exp(δ) − exp(δ)·(p1 − p1')) + exp(x[l] − m')·(x[l] − m') − exp(x[l] − m')·(y[l] − p1')   element where x[l] ≠ −∞
+    s4' = s4·exp(δ) + exp(x[l] − m')   element where x[l] ≠ −∞
+
+Two states a and b
+    m'   = max(m_a, m_b)
+    δ_a  = m_a − m'
+    δ_b  = m_b − m'
+    s'   = s_a·exp(δ_a) + s_b·exp(δ_b)
+    m2'  = max(m2_a, m2_b)
+    s2'  = s2_a·exp(m2_a − m2') + s2_b·exp(m2_b − m2')
+    p1_a = m2_a + log(s2_a)
+    p1_b = m2_b + log(s2_b)
+    p1'  = m2' + log(s2')
+    s1'  = s1_a·exp(δ_a) + s4_a·(δ_a·exp(δ_a) − exp(δ_a)·(p1_a − p1')) + s1_b·exp(δ_b) + s4_b·(δ_b·exp(δ_b) − exp(δ_b)·(p1_b − p1'))
+    s4'  = s4_a·exp(δ_a) + s4_b·exp(δ_b)
+
+Dangers
+    s3 = s1/s − s4·log(s)/s is a difference of sums: it cancels where they are large against it
+
+Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
+sum_of_invariant, recentre_difference, exp_of_sum, log_of_product, log_of_exp, log_of_reciprocal
+Certificate: sha256 f5914c530dc416f0836a9ebe7cc90bd478ddf12a15001cce604799647a9a4eb6
+Schedule: tiles of 1024 along l, rows shared between threads
+Needs NumPy and Numba.  `python kl_div_of_softmax_cpu.py` checks it.
+Written by `redfuser export`; changes are lost when it is written again.
+"""
+import math
+import sys
+import time
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+from numba import get_num_threads, njit, prange, types
+from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+
+INPUTS = {"x": "l", "y": "l"}
+DTYPES = {"x": "float32", "y": "float32"}
+TILE, BLOCK = 1024, 1
+
+
+def kl_div_of_softmax(x, y, *, threads=None):
+    """kl_div_of_softmax in one pass over l.
+
+    Takes float32 x[…, l], float32 y[…, l]; gives float32 […].  Leading dimensions are batch and broadcast.
+    Raises TypeError for another dtype, ValueError for shapes that do not fit.
+    """
+    return one_pass({"x": x, "y": y}, {}, threads)
+
+
+def one_pass(arrays, scalars, threads):
+    """The outputs for arrays and scalars by name."""
+    arrays, lengths, batch = fitted(arrays, INPUTS, DTYPES)
+    out0 = written(lengths, batch, "", f4)
+    items = prod(batch)
+    kernel(
+        threads or get_num_threads(), items, TILE, BLOCK,
+        *laid_out(arrays["x"], INPUTS["x"], "l", batch),
+        *laid_out(arrays["y"], INPUTS["y"], "l", batch),
+        lengths["l"], out0)
+    return given_back(out0, batch, "", "")
+
+
+f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
+inf, nan = np.inf, np.nan
+PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@intrinsic
+def empty(context, shape, kind):
+    """New memory for an array of a shape and a kind of number."""
+    made = types.Array(kind.dtype, len(shape), "C")
+    def emit(context, builder, signature, args):
+        number, lengths = context.get_data_type(made.dtype), cgutils.unpack_tuple(builder, args[0])
+        strides = [context.get_constant(types.intp, context.get_abi_sizeof(number))]
+        for length in reversed(lengths):
+            strides.insert(0, builder.mul(strides[0], length))
+        memory = context.nrt.meminfo_alloc_aligned(builder, strides[0], context.get_constant(types.uint32, 64))
+        start = builder.bitcast(context.nrt.meminfo_data(builder, memory), number.as_pointer())
+        array = context.make_array(made)(context, builder)
+        return populate_array(array, start, lengths, strides[1:], strides[-1], memory)._getvalue()
+    return made(shape, kind), emit
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """As many of the first elements of a contiguous array as a shape has, in that shape."""
+    made = types.Array(array.dtype, len(shape), "C")
+    if array.layout != "C":
+        raise TypeError(f"{array} is not contiguous")
+    def emit(context, builder, signature, args):
+        whole, lengths = context.make_array(array)(context, builder, args[0]), cgutils.unpack_tuple(builder, args[1])
+        strides = [whole.itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        view = context.make_array(made)(context, builder)
+        populate_array(view, whole.data, lengths, strides, whole.itemsize, whole.meminfo, whole.parent)
+        return impl_ret_borrowed(context, builder, made, view._getvalue())
+    return made(array, shape), emit
+
+
+@intrinsic
+def times(context, factor, x):
+    """factor · x, and 0 where x is 0, whatever the factor."""
+    def emit(context, builder, signature, args):
+        factor, x = args
+        zero = ir.Constant(x.type, 0.0)
+        return builder.select(builder.fcmp_ordered("==", x, zero), zero, builder.fmul(factor, x))
+    return x(x, x), emit
+
+
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def anchored(context, x):
+    """A number, or 0 where it is not finite."""
+    def emit(context, builder, signature, args):
+        return builder.select(_finite(builder, *args), args[0], ir.Constant(args[0].type, 0.0))
+    return x(x), emit
+
+
+@intrinsic
+def wide_vectors(context):
+    """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
+    def emit(context, builder, signature, args):
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), emit
+
+
+@intrinsic
+def touch(context, array, place):
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, distance, count, line):
+    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
+    for place in range(distance, distance + count, line):
+        touch(tile, place)
+
+
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+def _exp4(most):
+    """e^x in float32, at most 2 ulp off; below 2^-125 it is 0, e^-inf among them; NaN stays, beyond `most` it is inf."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(32)
+            near, r = _reduced(builder, args[0], -87.3, most, 12583038.0, (0.693359375, -2.12194440e-4))
+            p = _polynomial(builder, r, [2 * each for each in (0.0013836793680186274, 0.008374857072283892, 0.04166822868935028,
+                                                               0.16666419680479821, 0.49999992056069475, 1.0, 1.0)])
+            power = builder.shl(builder.bitcast(near, integer), integer(23))
+            return builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+        return types.float32(types.float32), emit
+    return exp
+
+
+exp4, decay4 = _exp4(89.0), _exp4(None)
+
+
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
+@njit(**LOOP)
+def fold_0(x, y, n):
+    wide_vectors()
+    m = f4(-inf)
+    m2 = f4(-inf)
+    any1 = False
+    for i_l in range(n):
+        m = larger(m, x[i_l])
+        m2 = larger(m2, y[i_l])
+        t1 = x[i_l] != f4(-inf)
+        any1 = any1 | t1
+    return m, m2, any1
+
+
+@njit(**PART)
+def rebase_1(old_m, m, s, old_m2, m2, s2, old_s4):
+    t1 = anchored(old_m)
+    t2 = anchored(m)
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = times(t4, s)
+    s = t5
+    t6 = anchored(old_m2)
+    t7 = anchored(m2)
+    t8 = t6 - t7
+    t9 = math.exp(t8)
+    t10 = times(t9, s2)
+    s2 = t10
+    t11 = times(t4, old_s4)
+    s4 = t11
+    return s, s2, s4
+
+
+@njit(**LOOP)
+def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes, s4_lanes):
+    wide_vectors()
+    s = f4(0.0)
+    s2 = f4(0.0)
+    s4 = f4(0.0)
+    t1 = anchored(m)
+    t4 = anchored(m2)
+    for lane in range(128):
+        s_lanes[lane] = s
+        s2_lanes[lane] = s2
+        s4_lanes[lane] = s4
+    whole = n // 128 * 128
+    for i0 in range(0, whole, 128):
+        ahead(x, (n + i0), 128, 16)
+        ahead(y, (n + i0), 128, 16)
+        for lane in range(128):
+            i_l = i0 + lane
+            t2 = x[np.uint64(i_l)] - f4(t1)
+            t3 = decay4(t2)
+            s_lanes[lane] = s_lanes[lane] + t3
+            t5 = y[np.uint64(i_l)] - f4(t4)
+            t6 = decay4(t5)
+            s2_lanes[lane] = s2_lanes[lane] + t6
+            t7 = x[np.uint64(i_l)] != f4(-inf)
+            s4_lanes[lane] = s4_lanes[lane] + (t3 if t7 else f4(0.0))
+            E1[i_l] = t3
+    for i_l in range(whole, n):
+        t2 = x[np.uint64(i_l)] - f4(t1)
+        t3 = decay4(t2)
+        s = s + t3
+        t5 = y[np.uint64(i_l)] - f4(t4)
+        t6 = decay4(t5)
+        s2 = s2 + t6
+        t7 = x[np.uint64(i_l)] != f4(-inf)
+        s4 = s4 + (t3 if t7 else f4(0.0))
+        E1[i_l] = t3
+    for lane in range(128):
+        s = s + s_lanes[lane]
+        s2 = s2 + s2_lanes[lane]
+        s4 = s4 + s4_lanes[lane]
+    return s, s2, s4
+
+
+@njit(**PART)
+def value_2(m2, s2):
+    t1 = np.log(s2)
+    t2 = m2 + t1
+    p1 = t2
+    return p1
+
+
+@njit(**PART)
+def rebase_2(old_m, m, s1, old_p1, p1, old_s4):
+    t1 = anchored(old_m)
+    t2 = anchored(m)
+    t3 = t1 - t2
+    t4 = math.exp(t3)
+    t5 = times(t4, s1)
+    t6 = t4 * t3
+    t7 = anchored(old_p1)
+    t8 = anchored(p1)
+    t9 = t7 - t8
+    t10 = t4 * t9
+    t11 = t6 - t10
+    t12 = times(t11, old_s4)
+    t13 = t5 + t12
+    s1 = t13
+    return s1
+
+
+@njit(**LOOP)
+def fold_2(E1, x, m, y, p1, n):
+    wide_vectors()
+    s1 = f4(0.0)
+    t2 = anchored(m)
+    t5 = anchored(p1)
+    for i_l in range(n):
+        t1 = x[i_l] != f4(-inf)
+        t3 = x[i_l] - f4(t2)
+        t4 = E1[i_l] * t3
+        t6 = y[i_l] - f4(t5)
+        t7 = E1[i_l] * t6
+        t8 = t4 - t7
+        s1 = s1 + (t8 if t1 else f4(0.0))
+    return s1
+
+
+@njit(**PART)
+def finish(m, s, m2, s2, any1, s4, p1, s1, s3):
+    t1 = m
+    t2 = t1 - t1
+    t3 = math.exp(t2)
+    t4 = t3 != t3
+    t5 = m - m
+    t6 = t5 == 0.0
+    t7 = m if t6 else f8(0)
+    t8 = t7 - m
+    t9 = math.exp(t8)
+    t10 = t9 * s
+    t11 = t10 if t4 else s
+    s = t11
+    t12 = m2
+    t13 = t12 - t12
+    t14 = math.exp(t13)
+    t15 = t14 != t14
+    t16 = m2 - m2
+    t17 = t16 == 0.0
+    t18 = m2 if t17 else f8(0)
+    t19 = t18 - m2
+    t20 = math.exp(t19)
+    t21 = t20 * s2
+    t22 = t21 if t15 else s2
+    s2 = t22
+    t23 = t4 & any1
+    t24 = t9 * s4
+    t25 = t24 if t23 else s4
+    s4 = t25
+    t26 = np.log(s2)
+    t27 = m2 + t26
+    p1 = t27
+    t28 = t3 * t2
+    t29 = p1
+    t30 = t29 - t29
+    t31 = t3 * t30
+    t32 = t28 - t31
+    t33 = t3 + t32
+    t34 = t33 != t33
+    t35 = t34 & any1
+    t36 = nan if t35 else s1
+    s1 = t36
+    t37 = anchored(m)
+    t38 = m == t37
+    t39 = 1.0 / s
+    t40 = t39 * s1
+    t41 = np.log(s)
+    t42 = t41 * t39
+    t43 = -t42
+    t44 = t43 * s4
+    t45 = t40 + t44
+    t46 = t45 if t38 else nan
+    s3 = t46
+    out0 = f4(s3)
+    return s, s2, s4, p1, s1, s3, out0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0):
+    wide_vectors()
+    E1_all = empty((tile,), f4)
+    lanes_f4_0 = empty((128,), f4)
+    lanes_f4_1 = empty((128,), f4)
+    lanes_f4_2 = empty((128,), f4)
+    begin, end = 0, n_l
+    for item in range(first, last):
+        rest = item
+        b = rest
+        m = f8((-inf))
+        m2 = f8((-inf))
+        any1 = b1(False)
+        s = f8(0.0)
+        s2 = f8(0.0)
+        s4 = f8(0.0)
+        s1 = f8(0.0)
+        p1 = f8(0)
+        s3 = f8(0)
+        for t0 in range(begin, end, tile):
+            n = tile if t0 + tile < end else end - t0
+            seen = t0 + n - begin
+            x_tile = x[b_x[b], t0:t0 + n]
+            y_tile = y[b_y[b], t0:t0 + n]
+            E1 = shaped(E1_all, (n,))
+            old_m = m
+            old_m2 = m2
+            old_p1 = p1
+            old_s4 = s4
+            r0, r1, r2 = fold_0(x_tile, y_tile, n)
+            m = larger(m, f8(r0))
+            m2 = larger(m2, f8(r1))
+            any1 = any1 | r2
+            if t0 > begin:
+                s, s2, s4 = rebase_1(old_m, m, s, old_m2, m2, s2, old_s4)
+            r0, r1, r2 = fold_1(n, E1, x_tile, m, y_tile, m2, lanes_f4_0, lanes_f4_1, lanes_f4_2)
+            s = s + f8(r0)
+            s2 = s2 + f8(r1)
+            s4 = s4 + f8(r2)
+            p1 = value_2(m2, s2)
+            if t0 > begin:
+                s1 = rebase_2(old_m, m, s1, old_p1, p1, old_s4)
+            r0 = fold_2(E1, x_tile, m, y_tile, p1, n)
+            s1 = s1 + f8(r0)
+        s, s2, s4, p1, s1, s3, out0[b] = finish(m, s, m2, s2, any1, s4, p1, s1, s3)
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def kernel(threads, items, tile, block, b_x, x, b_y, y, n_l, out0):
+    pieces = items if items < 8 * threads else 8 * threads
+    for part in prange(threads):
+        for piece in range(part, pieces, threads):
+            sweep(piece * items // pieces, (piece + 1) * items // pieces, tile, block, b_x, x, b_y, y, n_l, out0)
+
+
+def fitted(arrays, inputs, dtypes):
+    """The arrays, the length of each axis and the common batch shape.  Raises TypeError and ValueError for what does not fit."""
+    arrays, lengths = {name: np.asarray(array) for name, array in arrays.items()}, {}
+    for name, array in arrays.items():
+        axes = inputs[name].split()
+        if array.dtype != dtypes[name]:
+            raise TypeError(f"{name} is {array.dtype}, and this kernel reads {dtypes[name]}: convert it, or export for another --dtype")
+        if array.ndim < len(axes):
+            raise ValueError(f"{name} of shape {array.shape} has too few dimensions for the axes [{', '.join(axes)}]")
+        for axis, length in zip(axes, array.shape[array.ndim - len(axes):]):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"axis {axis} has length {length} in {name} and {lengths[axis]} before: make them equal")
+            if length == 0:
+                raise ValueError(f"axis {axis} has length 0 in {name}: there is nothing to reduce")
+    leading = [array.shape[:array.ndim - len(inputs[name].split())] for name, array in arrays.items()]
+    try:
+        return arrays, lengths, np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(f"the dimensions before the axes do not broadcast: {leading}") from None
+
+
+def laid_out(array, axes, order, batch):
+    """Which of an array's own batch each batch element reads, and the array: (own batch, axes in the kernel's order)."""
+    axes = axes.split()
+    leading = array.ndim - len(axes)
+    moved = array.transpose(*range(leading), *(leading + axes.index(axis) for axis in order.split()))
+    flat = np.ascontiguousarray(moved).reshape(-1, *moved.shape[leading:])
+    which = np.arange(len(flat)).reshape((1,) * (len(batch) - leading) + array.shape[:leading])
+    return np.broadcast_to(which, batch).flatten(), flat
+
+
+def written(lengths, batch, order, dtype):
+    """Memory for an output: (batch, axes in the kernel's order)."""
+    return np.empty((prod(batch), *(lengths[axis] for axis in order.split())), dtype)
+
+
+def given_back(output, batch, order, axes):
+    """An output with dimensions (batch…, its axes…); a scalar if there are none."""
+    full = output.reshape(batch + output.shape[1:])
+    return full.transpose(*range(len(batch)), *(len(batch) + order.split().index(axis) for axis in axes.split()))[()]
+
+
+AXES = ('l',)
+
+
+def along(axis):
+    """The dimension of an axis, counted from the end."""
+    return AXES.index(axis) - len(AXES)
+
+
+def spread(array, axes):
+    """An array with dimensions (batch…, its axes…) in float64, with one dimension per axis of AXES."""
+    own = [along(axis) for axis in axes.split()]
+    array = np.asarray(array, np.float64)[(..., *(None,) * (len(AXES) - len(own)))]
+    return np.moveaxis(array, range(-len(AXES), len(own) - len(AXES)), own)
+
+
+def taken_out(value, axes, lengths):
+    """A value with dimensions (batch…, its axes…)."""
+    own = axes.split()
+    full = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), tuple(lengths[axis] if axis in own else 1 for axis in AXES)))
+    moved = np.moveaxis(full, [along(axis) for axis in own], range(-len(own), 0))
+    return moved.reshape(full.shape[:full.ndim - len(AXES)] + tuple(lengths[axis] for axis in own))
+
+
+def drawn(rng, kind, shape, length):
+    """Numbers of a kind: normal, positive (about 1), unit (inside 0 … 1), whole (below `length`) or bits."""
+    if kind in ("whole", "bits"):
+        return rng.integers(0, length if kind == "whole" else 2, shape)
+    return rng.standard_normal(shape) if kind == "normal" else rng.uniform(*((0.5, 2.0) if kind == "positive" else (0.01, 0.99)), shape)
+
+
+def parts(result):
+    """One array per output."""
+    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return [np.asarray(value, np.float64) for value in values]
+
+
+def distance(got, wanted):
+    """The largest difference, in units of the largest value; infinities and NaN have to be the same."""
+    errors = []
+    for a, b in zip(parts(got), parts(wanted)):
+        if b.shape != a.shape[a.ndim - b.ndim:]:
+            return np.inf
+        b = np.broadcast_to(b, a.shape)
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf
+        errors.append(np.abs(a[finite] - b[finite]).max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return max(errors)
+
+
+def passed_over(function, definition, cases, limit):
+    """Run every case (a name, arrays, scalars), print how far the kernel is from the definition and how long both take."""
+    agreed = True
+    for name, arrays, scalars in cases:
+        with np.errstate(all="ignore"):
+            start = time.perf_counter()
+            wanted = definition(**arrays, **scalars)
+        between = time.perf_counter()
+        first = function(**arrays, **scalars)
+        again = time.perf_counter()
+        got = function(**arrays, **scalars)
+        end = time.perf_counter()
+        error = distance(got, wanted)
+        well = error <= limit and distance(first, got) == 0
+        agreed = agreed and well
+        print(f"{name}: error {error:.1e} of the largest value ({'agrees' if well else 'DIFFERS'}, limit {limit:.0e}); "
+              f"{1000 * (end - again):.2f} ms, definition {1000 * (between - start):.2f} ms, first call {again - between:.2f} s")
+    return agreed
+
+
+def definition(x, y):
+    """kl_div_of_softmax as it was written, in float64: one dimension per axis, of length 1 where a value does not vary."""
+    x = spread(x, 'l')
+    y = spread(y, 'l')
+    lengths = {"l": x.shape[-1]}
+    t1 = np.exp(x - np.max(x, along("l"), keepdims=True))
+    t2 = t1 / np.sum(t1, along("l"), keepdims=True)
+    d1 = np.max(y, along("l"), keepdims=True)
+    return taken_out(np.sum(np.where(t2 == 0, 0, t2 * (np.log(t2) - (y - (d1 + np.log(np.sum(np.exp(y - d1), along("l"), keepdims=True)))))), along("l"), keepdims=True), '', lengths)
+
+
+def main():
+    """Check the kernel against the definition at lengths that are no multiple of a tile."""
+    kinds, scalars, cases = {'x': 'normal', 'y': 'normal'}, {}, []
+    for length in (513, 2055, 5117):
+        sizes, rng = {"l": length}, np.random.default_rng(length)
+        shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
+        arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}
+        cases.append((f"kl_div_of_softmax, l = {length}", arrays, scalars))
+    return 0 if passed_over(kl_div_of_softmax, definition, cases, 0.02) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
