@@ -11,6 +11,7 @@ from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.run.audit import case, error_of, limit_of
 from redfuser_algebra.run.cuda import made_cuda
 from redfuser_algebra.run.export import draws
+from redfuser_algebra.run.settled import settled
 
 limit = limit_of
 needs_toolchain = pytest.mark.skipif(toolchain_missing() != "", reason=f"not installed: {toolchain_missing()}")
@@ -32,9 +33,14 @@ def drawn_case(made, length, seed=0):
 
 
 def run(made, binding, mode=None, shifts=(), file=None):
-    """The executed kernel and its distance from the operator in float64."""
+    """The executed kernel and its distance from what is right."""
     ran = (file or made.file).run(made.given(binding), made.architecture, mode or Mode(), shifts)
-    return ran, error_of(made, binding, ran.outputs)
+    return ran, error(made, binding, ran.outputs)
+
+
+def error(made, binding, outputs):
+    """How far outputs are from the operator as written."""
+    return error_of(made, binding, outputs, settled(made.operator, binding))
 
 
 def changed(made, old, new, times=1):

@@ -1,24 +1,27 @@
 """The audit: what it says of a sound kernel, that it fails an unsound one, and its figures for cards."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from cuda_kernels import drawn_case, kernel, limit, needs_toolchain
+from cuda_kernels import drawn_case, error, kernel, limit, needs_toolchain
 
 import redfuser_algebra as ra
 from redfuser_algebra.bench.audits import declared_draws, nameless
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
-from redfuser_algebra.language.expr import const
+from redfuser_algebra.language.expr import const, subterms
 from redfuser_algebra.ptx.cards import CARDS, card_named, estimate, occupancy
-from redfuser_algebra.run.audit import audited, case, error_of, sizes_of
+from redfuser_algebra.run import evaluate
+from redfuser_algebra.run.audit import audited, case, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 from redfuser_algebra.run.export import draws
 from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.settled import settled
 
 A100, H100 = CARDS["A100"], CARDS["H100"]
 
@@ -99,8 +102,8 @@ def test_what_is_rounding_on_either_side_is_no_error_and_all_else_is(dtype):
     exact = np.broadcast_to(reference(made.operator, some), (2,))
     for binding, value, right in ((one, np.zeros(2), True), (one, np.full(2, rounding**2 / 4), True), (one, np.full(2, rounding), False),
                                   (some, exact * (1 + rounding), True), (some, exact * (1 + 9 * limit(made)), False)):
-        assert (error_of(made, binding, [value]) <= limit(made)) == right
-    assert error_of(made, one, [np.full(2, np.nan)]) == np.inf
+        assert (error(made, binding, [value]) <= limit(made)) == right
+    assert error(made, one, [np.full(2, np.nan)]) == np.inf
 
 
 @pytest.mark.parametrize("value, right", [(np.inf, True), (-np.inf, False), (3.4e38, False), (np.nan, False)])
@@ -110,7 +113,75 @@ def test_results_beyond_the_range_of_a_kernels_numbers_are_infinite(value, right
     binding = made.operator.bind(x=np.full((2, 3), 2.0**50))
     total, _, *rest = reference(made.operator, binding)
     outputs = [np.asarray(each, np.float32) for each in (total, np.full(2, value), *rest)]
-    assert (error_of(made, binding, outputs) <= limit(made)) == right
+    assert (error(made, binding, outputs) <= limit(made)) == right
+
+
+def log_forward(E, A, pi):
+    """The log of the sum of α after the last element, never left."""
+    a = pi + E[0]
+    for e in E[1:]:
+        a = np.logaddexp.reduce(a[:, None] + A, axis=0) + e
+    return np.logaddexp.reduce(a)
+
+
+@pytest.mark.parametrize(("about", "told"), [(0.0, True), (50.0, True), (-50.0, True), (400.0, False), (-400.0, False)])
+def test_what_leaves_the_range_of_float64_on_the_way_is_told_as_far_as_anything_can(about, told):
+    """α is e^±2000 after 40 elements about ±50, which is no number of float64, and e^±16000 about ±400, which is none at all."""
+    entry = ra.operators.entry("hmm_forward")
+    inputs = entry.inputs(np.random.default_rng(0), 40)
+    inputs["E"] += about
+    found = settled(entry.operator, entry.operator.bind(**inputs))
+    assert found[0] == pytest.approx(log_forward(**inputs), rel=1e-12) if told else found is None
+
+
+def test_kernels_are_compared_with_the_logarithm_of_a_product_that_float64_has_none_of():
+    """In float64 the product of 8192 sticks at the least number, and its logarithm is finite, and wrong."""
+    made, entry = kernel("prod_scaled"), ra.operators.entry("prod_scaled")
+    inputs = entry.inputs(np.random.default_rng(0), 8192)
+    binding, (product, log) = made.operator.bind(**inputs), entry.reference(**inputs)
+    wrong = reference(made.operator, binding)[1]
+    assert np.isfinite(wrong) and abs(wrong - log) > 100
+    for value, right in ((log, True), (1.001 * log, False), (wrong, False), (-np.inf, False)):
+        assert (error(made, binding, [np.float32(product), np.float32(value)]) <= limit(made)) == right
+
+
+def test_recurrences_are_evaluated_once_for_all_their_states_and_what_is_the_same_at_every_element_once(monkeypatch):
+    """Otherwise most of an audit is spent on what is right: the three states of a chain take nine moves, at 5 elements as at 50."""
+    entry, seen = ra.operators.entry("hmm_forward"), []
+    for op in ("reduce", "scan"):
+        monkeypatch.setitem(evaluate._RULES, op, lambda evaluation, term, own=evaluate._RULES[op]: (seen.append(id(term)), own(evaluation, term))[1])
+    for length in (5, 50):
+        settled(entry.operator, entry.operator.bind(**entry.inputs(np.random.default_rng(0), length)))
+    scans = {id(term) for term in subterms(*entry.operator.outputs) if term.op == "scan"}
+    each = seen[:len(seen) // 2]
+    assert seen == 2 * each and len(set(each)) == len(each) and len(scans) == 3 and len(scans & set(each)) == 1
+
+
+@needs_toolchain
+def test_results_without_a_reference_are_said_not_to_be_compared():
+    """Σ e^x about 20000 is no number of anything: the kernel's inf may be right or wrong, and says nothing."""
+    @ra.operator
+    def naive(x: "l"):
+        return ra.log(ra.sum(ra.exp(x), "l"))
+
+    made, draw = ra.fuse(naive).kernel("cuda"), {"x": lambda rng, shape: np.full(shape, 2e4 if shape[-1] == 31 else 1.0)}
+    found = made.audit(sizes=(3, 31), drawn_by=draw)
+    assert found.passed and "not compared at length 31: " in str(found) and "length 3, in step: ok: error" in str(found)
+    assert [case["compared"] for case in json.loads(json.dumps(found.to_json()))["cases"]] == [True, True, False, False]
+    alone = made.audit(sizes=(31,), drawn_by=draw)
+    assert not alone.passed and "naive (float32): FAILED" in str(alone)
+
+
+@needs_toolchain
+def test_a_kernel_that_does_not_compile_has_failed_and_stops_no_other(monkeypatch, capsys, tmp_path):
+    made, sound = kernel("logsumexp"), audited(kernel("logsumexp"), (3,))
+    broken = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number < nothing")))
+    monkeypatch.setattr(CudaKernel, "audit", lambda kernel, **asked: audited(broken, (3,)) if kernel.operator.name == "logsumexp" else replace(sound, operator="softmax"))
+    monkeypatch.setattr(type(ra.operators), "values", lambda catalogue: [catalogue[name] for name in ("logsumexp", "softmax")])
+    assert status_of(["audit", "--all", "--record", str(tmp_path / "audits.jsonl"), "--table", str(tmp_path / "table.md")]) == 4
+    assert "1 of 2 kernels passed" in capsys.readouterr().out
+    assert re.search(r"\n- logsumexp, float32: compiling .*'nothing'.*\.\n", (tmp_path / "table.md").read_text())
+    assert status_of(["audit", "logsumexp"]) == 4 and "compiling" in capsys.readouterr().out
 
 
 @needs_toolchain

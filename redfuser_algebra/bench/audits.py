@@ -29,7 +29,8 @@ COUNTED = ("numbers", "passed", "failed", "with spills or stack", "not run, or w
 TITLE = """# The CUDA kernels, audited without a GPU
 
 Each kernel was compiled for sm_80 and sm_90a, and its PTX was executed on the CPU, warps in step and, at up to 2048 elements, in
-random order, against the operator in float64.  A size is a length of the reduced axis, or rows × length where matrices are
+random order, against the operator in float64, or in numpy.longdouble where it leaves the range of float64; results that leave the
+range of that, too, are not compared.  A size is a length of the reduced axis, or rows × length where matrices are
 multiplied in tiles; sizes below an operator's shortest length are not run.  Registers, and bytes spilled or on the stack, are
 the most of any launch, the error is the largest in units of its limit, and bytes and passes over the banks of shared memory are
 those of the last size, over the ideal.  Times are estimated for the {card};
@@ -115,10 +116,10 @@ def cells(found: dict) -> list[str]:
     cases, binaries = found["cases"], found["binaries"]
     worst = max(("inf" if case["fault"] else case["error"] / case["limit"] for case in cases), key=float, default=0.0)
     part = {name: max((case[name] for case in cases[-1:] if case[name]), default=0.0) for name in ("traffic", "conflicts")}
-    ran = dict.fromkeys(_said(case["rows"], case["length"]) for case in cases)
+    ran = {_said(case["rows"], case["length"]): "" if case.get("compared", True) else " (not compared)" for case in cases}
     full = (_said(*rows_and_length(size)) for size in SIZES[FULL][found["tiles"]])
-    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(ran), ", ".join(size for size in full if size not in ran),
-            str(max(b["registers"] for b in binaries)), str(max(b["spilled"] + b["stack"] for b in binaries)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
+    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(size + remark for size, remark in ran.items()), ", ".join(size for size in full if size not in ran),
+            str(max((b["registers"] for b in binaries), default=0)), str(max((b["spilled"] + b["stack"] for b in binaries), default=0)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
             f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
 
 
@@ -162,7 +163,8 @@ def _faults(found: dict) -> list[str]:
     binaries = [Binary(**each | {"fits": Occupancy(**each["fits"])}) for each in found["binaries"]]
     cases = [Case(**each) for each in found["cases"]]
     named = [*((each.architecture, each.faults) for each in binaries), *((_said(each.rows, each.length), each.faults) for each in cases)]
-    return list(dict.fromkeys(f"{name}: {', '.join(faults)}" for name, faults in named if faults))
+    own = [found["fault"]] if found.get("fault") else []
+    return own + list(dict.fromkeys(f"{name}: {', '.join(faults)}" for name, faults in named if faults))
 
 
 def show_all(asked: Asked, record: Path, as_json: bool, table: Callable[[str], object] | None = None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +21,14 @@ from redfuser_algebra.lower.standalone.checking import distance, drawn, parts
 from redfuser_algebra.lower.standalone.float8 import from_float8, to_float8
 from redfuser_algebra.ptx.accesses import SECTOR
 from redfuser_algebra.ptx.cards import CARDS, SPECIAL, Estimate, Occupancy, card_named, estimate, occupancy
+from redfuser_algebra.ptx.compile import CompileError, toolchain_missing
 from redfuser_algebra.ptx.execute import Executed
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.text import PtxError
 from redfuser_algebra.run.audit_picture import pictured
 from redfuser_algebra.run.conditioning import error_bounds
 from redfuser_algebra.run.export import STORED_ROUNDING, draws, error_limit
-from redfuser_algebra.run.reference import reference
+from redfuser_algebra.run.settled import settled
 
 if TYPE_CHECKING:
     from redfuser_algebra.run.cuda import CudaKernel
@@ -64,6 +66,7 @@ TINY = 1e-30
 WGMMA = "products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet"
 EIGHT = {True: "products of floats of eight bits are compiled for sm_89 and later and executed on the CPU, with exact sums; no GPU has run them yet",
          False: "floats of eight bits are widened on their way in"}
+UNTOLD = "evaluated as written, the operator leaves the range even of NumPy's widest numbers"
 FEW = 2048
 """Lengths below which a sector that two rows share counts for too much to say anything about traffic."""
 
@@ -102,7 +105,8 @@ class Binary:
 class Case:
     """One execution: its error as `error_of` tells it and the limit, or what went wrong.
 
-    `traffic` and `conflicts` are over the ideal; 0 where they were not counted.  `rows` came in blocks.
+    `traffic` and `conflicts` are over the ideal; 0 where they were not counted.  `rows` came in blocks.  Outputs are not `compared`
+    where the operator as written does not tell what they are; see `settled`.
     """
 
     length: int
@@ -113,6 +117,7 @@ class Case:
     conflicts: float
     fault: str
     rows: int = 0
+    compared: bool = True
 
     @property
     def size(self) -> str:
@@ -148,7 +153,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Audit:
-    """All that was found.  `estimate` says how long the longest case takes at least on `card`, per resource; `work` what it did."""
+    """All that was found.  `estimate` says how long the longest case takes at least on `card`, per resource; `work` what it did.
+
+    `fault` says why there is nothing else: the kernel does not compile.
+    """
 
     operator: str
     dtype: str
@@ -158,11 +166,17 @@ class Audit:
     work: Work | None
     estimate: Estimate | None
     note: str = ""
+    fault: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed."""
-        return all(each.passed for each in (*self.binaries, *self.cases))
+        """Whether every check passed, and some results were compared."""
+        return not self.fault and all(each.passed for each in (*self.binaries, *self.cases)) and any(each.compared for each in self.cases)
+
+    @property
+    def not_compared(self) -> list[str]:
+        """The sizes at which results were not."""
+        return list(dict.fromkeys(each.size for each in self.cases if not each.compared))
 
     def to_json(self) -> dict:
         """Plain data."""
@@ -187,18 +201,28 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
             progress: Callable[[int, int], None] | None = None, drawn_by: Mapping[str, Draw] | None = None) -> Audit:
     """Compile for the architectures and execute every size on the CPU, with arrays as `drawn_by` says, or else `draws`.
 
-    Raises OperatorError for an unknown card or name of sizes and for a size that the kernel does not take, CompileError
-    without a toolchain.
+    A kernel that does not compile has failed.  Raises OperatorError for an unknown card or name of sizes and for a size that the
+    kernel does not take, CompileError without a toolchain.
     """
-    on, kinds, asked = card_named(card), draws(kernel.operator) | (drawn_by or {}), sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
-    architectures = _architectures(kernel)
+    asked = sizes_of(kernel, sizes) if isinstance(sizes, str) else tuple(sizes)
+    try:
+        return _examined(kernel, asked, card, seed, progress, draws(kernel.operator) | (drawn_by or {}))
+    except CompileError as error:
+        if toolchain_missing():
+            raise
+        return Audit(kernel.operator.name, kernel.dtype, card, (), (), None, None, _note(kernel), f"{error.asked}: {' '.join(error.failed.split())}")
+
+
+def _examined(kernel: CudaKernel, asked: Sequence[Size], card: str, seed: int, progress: Callable[[int, int], None] | None, kinds: Mapping[str, str | Draw]) -> Audit:
+    on, architectures = card_named(card), _architectures(kernel)
     steps, done = (2 + len(architectures)) * len(asked), 0
     cases, binaries, last = [], [], None
     for size in asked:
         binding = case(kernel, kinds, size, seed)
+        right = cache(partial(settled, kernel.operator, binding))
         for name, mode in (("in step", Mode(seed=seed)), ("random warps", Mode(together=False, rough=True, counts=False, seed=seed))):
             if name == "in step" or rows_and_length(size)[1] < FEW:
-                found, ran = _executed(kernel, binding, size, name, mode)
+                found, ran = _executed(kernel, binding, right, size, name, mode)
                 cases.append(found)
                 last = (binding, ran) if ran else last
             done = _told(progress, done + 1, steps)
@@ -293,7 +317,7 @@ def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
     return values.astype(dtype).astype(np.float64)
 
 
-def _executed(kernel: CudaKernel, binding: Binding, size: Size, name: str, mode: Mode) -> tuple[Case, Executed | None]:
+def _executed(kernel: CudaKernel, binding: Binding, right: Callable[[], list[np.ndarray] | None], size: Size, name: str, mode: Mode) -> tuple[Case, Executed | None]:
     limit, (rows, length) = limit_of(kernel), rows_and_length(size)
     try:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
@@ -302,7 +326,9 @@ def _executed(kernel: CudaKernel, binding: Binding, size: Size, name: str, mode:
     except ValueError as error:
         raise OperatorError(f"auditing {kernel.operator.name} at length {length}", str(error), "list other lengths, or take another default") from error
     waste = _waste(kernel, binding, ran) if mode.counts else (0.0, 0.0)
-    return Case(length, name, error_of(kernel, binding, ran.outputs), limit, *waste, "", rows), ran if mode.counts else None
+    told = right()
+    error = 0.0 if told is None else error_of(kernel, binding, ran.outputs, told)
+    return Case(length, name, error, limit, *waste, "", rows, told is not None), ran if mode.counts else None
 
 
 def limit_of(kernel: CudaKernel) -> float:
@@ -310,8 +336,8 @@ def limit_of(kernel: CudaKernel) -> float:
     return error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
 
 
-def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]) -> float:
-    """How far outputs are from the operator in float64, in units of the largest value.
+def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> float:
+    """How far outputs are from the right ones, in units of the largest value.
 
     Where rounding its inputs could move all of a value even in float64, nothing but rounding is left of it on either side, as
     of a single body's moment of inertia.  Then the limit stands for how far rounding can move it in the kernel's numbers.
@@ -319,7 +345,7 @@ def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]
     """
     with np.errstate(all="ignore"):
         got = kernel.delivered(outputs)
-        wanted = [_within_range(value, kernel.dtype) if own.dtype.kind == "f" else value for own, value in zip(got, parts(reference(kernel.operator, binding)), strict=True)]
+        wanted = [_within_range(value, kernel.dtype) if own.dtype.kind == "f" else value for own, value in zip(got, right, strict=True)]
         error, limit = distance(tuple(got), tuple(wanted)), limit_of(kernel)
         if limit < error < np.inf:
             double, own = (parts(error_bounds(kernel.operator, binding, 0.0, given=np.finfo(type_).eps / 2)) for type_ in ("f8", kernel.signature.real))
@@ -355,13 +381,14 @@ def _ideal(kernel: CudaKernel, binding: Binding, ran: Executed) -> int:
 
 def _lines(audit: Audit) -> list[str]:
     lines = [f"{audit.operator} ({audit.dtype}): {'passed' if audit.passed else 'FAILED'}, without a GPU"]
-    lines += [f"  {audit.note}"] if audit.note else []
+    lines += [f"  {line}" for line in (audit.note, audit.fault) if line]
+    lines += [f"  not compared at length {', '.join(audit.not_compared)}: {UNTOLD}"] if audit.not_compared else []
     for b in audit.binaries:
         lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.stack} B of stack, {b.shared} B shared, {b.instructions} instructions, "
                      f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")
     for c in audit.cases:
         counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
-        told = c.fault or f"error {c.error:.1e} of the largest value (limit {c.limit:.0e}){counted}"
+        told = c.fault or (f"error {c.error:.1e} of the largest value (limit {c.limit:.0e})" if c.compared else "not compared") + counted
         lines.append(f"  {'rows × length' if c.rows else 'length'} {c.size}, {c.mode}: {'ok' if c.passed else 'FAILED'}: {told}")
     if audit.work and audit.estimate:
         w, e = audit.work, audit.estimate

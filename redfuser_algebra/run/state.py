@@ -136,8 +136,9 @@ def advanced(form: FusedForm, before: State, chunk: Environment) -> State:
     if form.merges:
         return merge(form, before, lift(form, chunk)) if chunk.sizes[form.axis] else before
     values = [before.components[name].value for name in form.steps]
-    for values in stepped(Evaluation(chunk), form.axis, [*form.steps], values, [*form.steps.values()]):
-        pass
+    with np.errstate(all="ignore"):
+        for values in stepped(Evaluation(chunk), form.axis, [*form.steps], values, [*form.steps.values()]):
+            pass
     components = {name: _whole(value, chunk) for name, value in zip(form.steps, values, strict=True)}
     return replace(before, components=components, length=before.length + chunk.sizes[form.axis])
 
