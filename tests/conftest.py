@@ -57,7 +57,7 @@ def place_caches():
 def register_profiles():
     database = DirectoryBasedExampleDatabase(Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"]) / "examples")
     settings.register_profile("dev", max_examples=50, database=database, **SHARED)
-    settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **SHARED)
+    settings.register_profile("ci", max_examples=100, derandomize=True, database=None, **SHARED)
     settings.register_profile("deep", max_examples=2000, database=database, **SHARED)
 
 
