@@ -9,6 +9,7 @@ import importlib.util
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -111,8 +112,8 @@ def translated(function: Callable, types: Sequence[object], bounds: int | tuple[
 def linked(code: bytes, architecture: str) -> Compiled:
     """What a translated kernel becomes for an architecture.  Raises CompileError."""
     _check(architecture)
-    cubin, log = _linked(code, architecture)
-    ptx, _ = _linked(code, architecture, "-ptx")
+    with ThreadPoolExecutor() as at_once:
+        (cubin, log), (ptx, _) = at_once.map(lambda options: _linked(code, architecture, *options), ((), ("-ptx",)))
     found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
     registers, shared = (re.search(pattern, log) for pattern in (r"Used (\d+) registers", r"(\d+) bytes smem"))
     return Compiled(architecture, ptx.decode().strip("\0"), cubin, int(registers[1]), found[0], found[1] + found[2],
