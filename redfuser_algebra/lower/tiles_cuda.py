@@ -8,11 +8,9 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
-from redfuser_algebra.lower.bounds import may_hold, must_hold
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
 from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weights_of
@@ -24,7 +22,9 @@ from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
 from redfuser_algebra.lower.storage import Signature, Variable
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
+from redfuser_algebra.lower.tile_masks_cuda import TileMasks
 from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROUPS, tiles_host
 from redfuser_algebra.lower.variants import variant
 
@@ -35,7 +35,8 @@ def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: b
     Floats of eight bits are multiplied as they are where they are native; wgmma turns no matrix of bytes, so that it takes those of scores alone.
     """
     if wgmma and BYTES.get(dtype) != 2:
-        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits", "choose float16 or bfloat16, or leave wgmma out")
+        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits",
+                            "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
         raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
     return _Printer(program, signature, dtype, wgmma, float8).source()
@@ -52,6 +53,7 @@ class _Printer(KernelPrinter):
         self.parts = products(program, signature, float8, turns=not wgmma)
         self.storage = Storage(program, signature)
         self.names = self.storage.names
+        self.masks = TileMasks(program, signature, self.names)
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
         known = (*program.inputs.values(), *program.output_axes)
         self.sizes = tuple(a for a in dict.fromkeys(a for axes in known for a in axes if a not in program.copies) if a not in self.parts.lengths)
@@ -66,13 +68,17 @@ class _Printer(KernelPrinter):
         host = "\n".join(tiles_host(self.parts, Host(self.program, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        return CudaSource(variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)
+        imports = variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS
+        return CudaSource(imports, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)
 
     def _in_bytes(self) -> str:
         """Definitions for floats of eight bits, where there are any."""
+        if not self.float8.formats:
+            return ""
+        loads = loads_of_bytes(self.dtype, sorted(set(map(self.float8.kind, self.float8.formats))), self.float8.native)
         scores = [(s.left.kind, s.right.kind) for s in self.parts.scores if s.left.kind]
         weighted = [(w.kind, w.right.kind) for w in self.parts.weighted if w.right.kind]
-        return f"{loads_of_bytes(self.dtype, sorted(set(map(self.float8.kind, self.float8.formats))), self.float8.native)}\n{products_of_bytes(self.dtype, scores, weighted)}" if self.float8.formats else ""
+        return f"{loads}\n{products_of_bytes(self.dtype, scores, weighted)}"
 
     # sizes that a kernel is made for
 
@@ -80,16 +86,27 @@ class _Printer(KernelPrinter):
         lengths = "".join(f", n_{a}" for a in self.parts.lengths)
         makers = [line for maker in self.makers.values() for line in [*maker.text().splitlines(), ""]]
         functions = [line for each in (self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
-        body = [*self._sizes(), "", *makers, *self._fetch(), "", *functions, *self._kernel()]
-        return ["@cache", f"def make(stage, warps, TILE, vector{lengths}):",
-                '    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""',
-                *indented(body), "", "    return kernel"]
+        return filled(f'''
+            @cache
+            def make(stage, warps, TILE, vector{lengths}):
+                """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+                <sizes>
+
+                <makers>
+                <fetch>
+
+                <functions>
+                <kernel>
+
+                return kernel
+        ''', sizes=self._sizes(), makers=makers, fetch=self._fetch(), functions=functions, kernel=self._kernel())
 
     def _sizes(self) -> list[str]:
         block = self.program.block
         axes = [f"n_{a}" for a in self.parts.lengths]
         one = [] if block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
-        lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'", *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+        lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'",
+                 *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
@@ -142,105 +159,191 @@ class _Printer(KernelPrinter):
         return "" if name in self.float8.formats else " * SIZE"
 
     def _kernel(self) -> list[str]:
-        body = ["thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)", "if not joins:", "    part, number = number % parts, number // parts",
-                *self._place(), *self._state("held", "o"), "shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))",
-                "if joins:", *indented(self._joined()), "else:", *indented(self._folded()), "if splits:", *indented(self._leave()), "else:", *indented(self._results())]
-        return ["@cuda.jit(launch_bounds=(THREADS, 1))", f"def kernel({', '.join(self._arguments())}):", *indented(body)]
+        return filled(f"""
+            @cuda.jit(launch_bounds=(THREADS, 1))
+            def kernel({', '.join(self._arguments())}):
+                thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)
+                if not joins:
+                    part, number = number % parts, number // parts
+                <place>
+                <fragments>
+                <state>
+                shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
+                if joins:
+                    <joined>
+                else:
+                    <folded>
+                if splits:
+                    <leave>
+                else:
+                    <results>
+        """, place=self._place(), fragments=self._fragments(), state=self._state("held", "o"), joined=self._joined(), folded=self._folded(),
+            leave=self._leave(), results=self._results())
 
     def _folded(self) -> list[str]:
         """The state of the block's rows after this part of their elements, tile by tile."""
         lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
-        return ["begin = i4(part * piece)", f"end = i4(min(begin + piece, n_{self.program.axis}))", "t0, half = begin, i4(0)", *self._pass_over("t0"), *lefts,
-                "if t0 < end:", f"    fetch(shared + STAGES, t0, {self.fetch})", "copies_end()", "while t0 < end:", *indented(self._tile()), "wait_for_copies()", "cuda.syncthreads()"]
+        return filled(f"""
+            begin = i4(part * piece)
+            end = i4(min(begin + piece, n_{self.program.axis}))
+            t0, half = begin, i4(0)
+            <pass_over>
+            <lefts>
+            if t0 < end:
+                fetch(shared + STAGES, t0, {self.fetch})
+            copies_end()
+            while t0 < end:
+                <tile>
+            wait_for_copies()
+            cuda.syncthreads()
+        """, pass_over=self.masks.passed_over("t0"), lefts=lefts, tile=self._tile())
 
     def _joined(self) -> list[str]:
         """The state of whole rows from what parts left."""
-        return [*self._state("other", "b"), "for part in range(parts):", *indented(self._take()),
-                f"    seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)", "    seen = seen_old + seen_part",
-                f"    merge({', '.join(self.merge.arguments)})"]
+        return filled(f"""
+            <state>
+            for part in range(parts):
+                <take>
+                seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)
+                seen = seen_old + seen_part
+                merge({', '.join(self.merge.arguments)})
+        """, state=self._state("other", "b"), take=self._take())
 
-    def _rows(self, numbers: Iterable[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
+    def _rows(self, numbers: list[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
         """Loops over what a lane has of the state, at `place` in memory."""
-        block, near, lines = self.program.block, self.parts.near, []
-        for each in self.parts.weighted:
-            a, name = each.columns, self.folding.held(each.update.name)
-            lines += [f"for i in range(SPAN_{a} // 4):", f"    column = first_{a} + i // {near} * {4 * near} + i % {near}", f"    if inside and column < n_{a}:", f"        {sums(name, f'part_{name}[place * n_{a} + column]')}"]
-        return ["for r in range(2):", f"    inside = first_{block} + 8 * r < n_{block}", f"    place = (item * n_{block} + first_{block} + 8 * r) * parts + part",
-                f"    if inside{guard}:", *indented(numbers, 2), *indented(lines)]
+        block = self.program.block
+        return filled(f"""
+            for r in range(2):
+                inside = first_{block} + 8 * r < n_{block}
+                place = (item * n_{block} + first_{block} + 8 * r) * parts + part
+                if inside{guard}:
+                    <numbers>
+                <sums>
+        """, numbers=numbers or ["pass"], sums=[line for each in self.parts.weighted for line in self._columns(each, sums)])
+
+    def _columns(self, each: Weighted, sums: Callable[[str, str], str]) -> list[str]:
+        """A loop over what a lane has of a sum with columns: `sums` of its name, and of where memory has a number."""
+        axis, near, name = each.columns, self.parts.near, self.folding.held(each.update.name)
+        return filled(f"""
+            for i in range(SPAN_{axis} // 4):
+                column = first_{axis} + i // {near} * {4 * near} + i % {near}
+                if inside and column < n_{axis}:
+                    {sums(name, f'part_{name}[place * n_{axis} + column]')}
+        """)
 
     def _leave(self) -> list[str]:
         """The state of this part goes to memory."""
         mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
         numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([*(f"part_{n}[place] = held_{n}[r]" for n in numbers), *([] if numbers else ["pass"])], lambda name, place: f"{place} = o_{name}[r, i]", f" and lane % 4 == 0{mine}")
+        return self._rows([f"part_{n}[place] = held_{n}[r]" for n in numbers], lambda name, place: f"{place} = o_{name}[r, i]", f" and lane % 4 == 0{mine}")
 
     def _take(self) -> list[str]:
         """The state of a part comes from memory."""
         numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([*(f"other_{n}[r] = part_{n}[place]" for n in numbers), *([] if numbers else ["pass"])], lambda name, place: f"b_{name}[r, i] = {place}", "")
+        return self._rows([f"other_{n}[r] = part_{n}[place]" for n in numbers], lambda name, place: f"b_{name}[r, i] = {place}", "")
 
     def _place(self) -> list[str]:
         """Which rows and columns are this block's, and where their numbers begin."""
-        program = self.program
-        lines = ["lane, warp = thread % 32, thread // 32"]
+        block, near = self.program.block, self.parts.near
+        columns = []
         for a in self.parts.columns:
-            if a == self.parts.divided:
-                lines += [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
-            else:
-                lines.append(f"begin_{a} = i8(0)")
-            lines.append(f"first_{a} = begin_{a} + lane % 4 * {self.parts.near}")
-        lines += [f"blocks = -(-n_{program.block} // ROWS)", f"begin_{program.block} = (blocks - 1 - number % blocks) * ROWS",
-                  f"first_{program.block} = begin_{program.block} + warp * 16 + lane // 4", "item = number // blocks", "rest = item"]
-        return [*lines, *self._begins(program.rows[:-1], "at")]
+            shared = [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
+            columns += [*(shared if a == self.parts.divided else [f"begin_{a} = i8(0)"]), f"first_{a} = begin_{a} + lane % 4 * {near}"]
+        return filled(f"""
+            lane, warp = thread % 32, thread // 32
+            <columns>
+            blocks = -(-n_{block} // ROWS)
+            begin_{block} = (blocks - 1 - number % blocks) * ROWS
+            first_{block} = begin_{block} + warp * 16 + lane // 4
+            item = number // blocks
+            rest = item
+            <begins>
+        """, columns=columns, begins=self._begins(self.program.rows[:-1], "at"))
 
     def _state(self, held: str, sums: str) -> list[str]:
-        """Fragments and the rows' state, as of no elements."""
-        own, lines = held == "held", []
-        if own and self.wgmma:
-            lines.append("weights = cuda.local.array(WEIGHTS, i4)")
-        if own:
-            lines += [f"{name} = cuda.local.array(SCORES, f4)" for name in (*(s.name for s in self.parts.scores), *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))]
-        lines += [f"{sums}_{self.folding.held(w.update.name)} = cuda.local.array(SUMS_{w.columns}, f4)" for w in self.parts.weighted]
+        """Numbers and sums of the rows' state, as of no elements."""
         numbers = [(self.folding.held(u.name), u.monoid, self.fold.type_of(u.name)) for u in self.parts.numbers]
-        lines += [f"{held}_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers]
-        lines.append("for r in range(2):")
-        lines += [f"    {held}_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers]
-        for each in self.parts.weighted:
-            lines += [f"    for i in range(SPAN_{each.columns} // 4):", f"        {sums}_{self.folding.held(each.update.name)}[r, i] = f4(0)"]
-        return lines
+        weighted = [(self.folding.held(w.update.name), w.columns) for w in self.parts.weighted]
+        return filled("""
+            <arrays>
+            for r in range(2):
+                <empty>
+        """, arrays=[*(f"{sums}_{name} = cuda.local.array(SUMS_{columns}, f4)" for name, columns in weighted),
+                     *(f"{held}_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers)],
+            empty=[*(f"{held}_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers),
+                   *(line for name, columns in weighted for line in (f"for i in range(SPAN_{columns} // 4):", f"    {sums}_{name}[r, i] = f4(0)"))])
+
+    def _fragments(self) -> list[str]:
+        """What a lane has of a tile."""
+        scores = (*(s.name for s in self.parts.scores), *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
+        return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores)]
 
     def _tile(self) -> list[str]:
         """One tile: the next is sent for, scores, the state, weighted rows."""
         axis = self.program.axis
-        lines = ["ahead = i4(t0 + TILE)", *self._pass_over("ahead"), "if ahead < end:", f"    fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})",
-                 "copies_end()", "wait_for_all_but_the_last()", *(["async_fence()"] if self.wgmma else []), "cuda.syncthreads()", "tile = shared + STAGES + half * STAGE", f"first_{axis} = i4(t0 + lane % 4 * 2)",
-                 f"many = min(i4(TILE), i4(n_{axis} - t0))", "seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)"]
-        if self.parts.scores:
-            lines += ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
-        lines += [self._multiplied(s) for s in self.parts.scores]
-        lines += [f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements]
-        fold = list(self.fold.arguments)
-        whole = self._all_hold()
+        return filled(f"""
+            ahead = i4(t0 + TILE)
+            <pass_over>
+            if ahead < end:
+                fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})
+            copies_end()
+            wait_for_all_but_the_last()
+            <fence>
+            cuda.syncthreads()
+            tile = shared + STAGES + half * STAGE
+            first_{axis} = i4(t0 + lane % 4 * 2)
+            many = min(i4(TILE), i4(n_{axis} - t0))
+            seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
+            <scores>
+            <taken_in>
+            <added>
+            cuda.syncthreads()
+            t0, half = ahead, i4(1 - half)
+        """, pass_over=self.masks.passed_over("ahead"), fence=["async_fence()"] if self.wgmma else [], scores=self._scored(), taken_in=self._taken_in(),
+            added=[line for w in self.parts.weighted for line in self._added(w)])
+
+    def _scored(self) -> list[str]:
+        """The scores of a tile, and its elements that are no scores."""
+        nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
+        return [*(nothing if self.parts.scores else []), *map(self._multiplied, self.parts.scores),
+                *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements)]
+
+    def _taken_in(self) -> list[str]:
+        """A tile goes into the state; where some of it takes no part, a matrix that is to be multiplied is looked through for what 0 does not hide."""
+        given = ", ".join(list(self.fold.arguments)[1:])
         cut = [w for w in self.parts.weighted if w.update.mask is not None]
-        masked = [f"fold({', '.join(['False', *fold[1:]])})", *(f"clean_{w.update.name} = all_finite{w.right.kind and f'_{w.right.kind}'}(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)" for w in cut)]
-        lines += [f"clean_{w.update.name} = True" for w in cut if whole]
-        lines += [f"if {whole}:", f"    fold({', '.join(['True', *fold[1:]])})", "else:", *indented(masked)] if whole else masked
-        lines += [line for w in self.parts.weighted for line in self._added(w)]
-        return [*lines, "cuda.syncthreads()", "t0, half = ahead, i4(1 - half)"]
+        masked = [f"fold(False, {given})", *map(self._looked_through, cut)]
+        whole = self.masks.all_hold("t0")
+        if not whole:
+            return masked
+        return filled(f"""
+            <clean>
+            if {whole}:
+                fold(True, {given})
+            else:
+                <masked>
+        """, clean=[f"clean_{w.update.name} = True" for w in cut], masked=masked)
+
+    def _looked_through(self, w: Weighted) -> str:
+        own = f"_{w.right.kind}" if w.right.kind else ""
+        return f"clean_{w.update.name} = all_finite{own}(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)"
 
     def _multiplied(self, s: Scores) -> str:
         """The scores of a tile."""
+        left, right = f"shared + AT_{s.left.name}", f"tile + AT_{s.right.name}"
         if self.wgmma:
-            return f"product_{s.name}({s.name}, described(shared + AT_{s.left.name}, 16, 1024), described(tile + AT_{s.right.name}, 16, 1024))"
+            return f"product_{s.name}({s.name}, described({left}, 16, 1024), described({right}, 16, 1024))"
         own, step = (f"_{s.left.kind}_{s.right.kind}", 32) if s.left.kind else ("", 16)
-        return f"multiply_rows{own}(shared + AT_{s.left.name} + warp * 16 * WIDTH_{s.left.name}, tile + AT_{s.right.name}, lane, -(-n_{s.left.columns} // {step}), WIDTH_{s.left.name}, TILE, {s.name})"
+        width, steps = f"WIDTH_{s.left.name}", f"-(-n_{s.left.columns} // {step})"
+        return f"multiply_rows{own}({left} + warp * 16 * {width}, {right}, lane, {steps}, {width}, TILE, {s.name})"
 
     def _added(self, w: Weighted) -> list[str]:
         """Weights times rows of a tile."""
         weights, right, sums = weights_of(w), f"tile + AT_{w.right.name}", sums_of(w, self.storage)
         own = f"_{w.kind}_{w.right.kind}" if w.right.kind else ""
         given = f"({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"
-        lines = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"] if self.wgmma else [f"add_weighted_rows{own}{given}"]
+        by_warps = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"]
+        lines = by_warps if self.wgmma else [f"add_weighted_rows{own}{given}"]
         return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *indented(lines), "else:", f"    add_taken_rows{own}{given}"]
 
     def _products(self) -> list[str]:
@@ -248,46 +351,12 @@ class _Printer(KernelPrinter):
         lines = []
         for s in self.parts.scores:
             many, turned = (32, f"'', 'k32.f32.{s.left.kind}.{s.right.kind}'") if s.left.kind else (16, "', 0, 0'")
-            steps = f"for k in range(-(-n_{s.left.columns} // {many}))"
-            lines.append(f"product_{s.name} = product_of_warps(TILE, [k // 4 * ROWS * 128 + k % 4 * 32 {steps}], [k // 4 * TILE * 128 + k % 4 * 32 {steps}], {turned})")
-        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], [2048 * k for k in range(TILE // 16)], ', 1')" for w in self.parts.weighted]
+            left, right = (f"[k // 4 * {rows} * 128 + k % 4 * 32 for k in range(-(-n_{s.left.columns} // {many}))]" for rows in ("ROWS", "TILE"))
+            lines.append(f"product_{s.name} = product_of_warps(TILE, {left}, {right}, {turned})")
+        rows = "[2048 * k for k in range(TILE // 16)]"
+        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], {rows}, ', 1')" for w in self.parts.weighted]
 
-    # tiles in which masks hold nowhere, or everywhere
-
-    def _bounds(self, start: str) -> Callable[[Expr], tuple[str, str] | None]:
-        """What is known of the leaves of masks over the tile that begins at `start`, for this block's rows; of whole numbers only."""
-        program = self.program
-
-        def leaf(term: Expr) -> tuple[str, str] | None:
-            if term.op == "index" and term.axis == program.axis:
-                return start, f"({start} + TILE - 1)"
-            if term.op == "index" and term.axis == program.block:
-                return f"begin_{term.axis}", f"(min(begin_{term.axis} + ROWS, n_{term.axis}) - 1)"
-            if term.op == "index" and term.axis in program.rows:
-                return (f"at_{term.axis}",) * 2
-            if term.op == "size":
-                return (f"n_{program.copies.get(term.axis, term.axis)}",) * 2
-            if term.op == "param" and self.signature.params[term.name] == "i8":
-                return (self.names[term.name],) * 2
-            if term.op == "input" and self.signature.arrays[term.name] == "i8" and set(term.axes) <= set(program.rows[:-1]):
-                return (f"{self.names[term.name]}[o_{term.name}]",) * 2
-            return None
-
-        return leaf
-
-    def _pass_over(self, start: str) -> list[str]:
-        """Go on to a tile of which some element may take part."""
-        masks = {update.where for update in self.program.updates}
-        found = [None if mask is None else may_hold(mask, self._bounds(start)) for mask in masks]
-        if None in found:
-            return []
-        return [f"while {start} < end and not ({' or '.join(sorted(found))}):", f"    {start} = i4({start} + TILE)"]
-
-    def _all_hold(self) -> str:
-        """Whether every element of the tile takes part; "" where that cannot be told."""
-        masks = {update.mask for update in self.program.updates} - {None}
-        found = [must_hold(mask, self._bounds("t0")) for mask in masks]
-        return "" if None in found else " and ".join(["many == TILE", *sorted(found)])
+    # what is written
 
     def _results(self) -> list[str]:
         """What the rows come to, and their way to memory."""
