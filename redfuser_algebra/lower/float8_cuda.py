@@ -22,6 +22,7 @@ NEAR = 4
 _BYTES = '''
 load_byte = ptx("{{.reg .pred p; .reg .b16 b; setp.ne.s32 p, $2, 0; mov.b16 b, 0; @p ld.global.nc.u8 b, [$1]; cvt.u32.u16 $0, b;}}", "r", "lr")
 to_e4m3 = ptx("{{.reg .b16 b, h; .reg .b32 w; cvt.rn.satfinite.e4m3x2.f32 b, $1, $1; cvt.rn.f16x2.e4m3x2 w, b; mov.b32 {{b, h}}, w; cvt.f32.f16 $0, b;}}", "f", "f")
+copy_byte = ptx("{{.reg .pred p; .reg .b16 b; setp.ne.s32 p, $2, 0; mov.b16 b, 0; @p ld.global.nc.u8 b, [$1]; st.shared.u8 [$0], b;}}", "", "rlr", memory=True)
 load_bytes = ptx("{load}", "{results}", "lr")
 
 
@@ -57,17 +58,7 @@ take_words = ptx("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];", "rrrr", "r", memory
 '''
 """What kernels with factors of 16 bits have anyway."""
 
-_LOAD = variant(LOAD, ("load_tile", "load_tile_of_bytes"), ("CHUNK", "16"), ('''
-                v = cuda.local.array(16, f4)
-                for e in range(16):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * 16 + e < columns))
-                keep_chunk(place, v)''', '''
-                v = cuda.local.array(4, i4)
-                for w in range(4):
-                    v[w] = 0
-                    for e in range(4):
-                        v[w] |= load_byte(origin + 4 * w + e, (row < rows) & (chunk * 16 + 4 * w + e < columns)) << 8 * e
-                keep_words(place, v[0], v[1], v[2], v[3])'''))
+_LOAD = variant(LOAD, ("load_tile", "load_tile_of_bytes"), ("copy_one", "copy_byte"), ("CHUNK", "16"), (" * SIZE", ""), (" // SIZE", ""))
 
 _PRODUCT = '''
 mma_{pair} = ptx("mma.sync.aligned.m16n8k32.row.col.f32.{left}.{right}.f32 {{{{$0, $1, $2, $3}}}}, {{{{$4, $5, $6, $7}}}}, {{{{$8, $9}}}}, {{{{$10, $11, $12, $13}}}};", "ffff", "rrrrrrffff", warp=True)

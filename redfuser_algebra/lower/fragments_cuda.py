@@ -46,22 +46,27 @@ def further(place, rows, chunks, width, height):
 LOAD = '''
 @cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                place = further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (first + i4(i * (threads // 8)) < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                place = further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (first + i4(i * (threads // 32)) < rows))
 '''
 
 SCORES_HALF = '''
@@ -246,6 +251,7 @@ mma = ptx("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{$0, $1, $2,
 load_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
 load_turned_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
 keep_word = ptx("st.shared.b32 [$0], $1;", "", "rr", memory=True)
+copy_one = ptx("{{.reg .pred p; .reg .b16 v; setp.ne.s32 p, $2, 0; mov.b16 v, 0; @p ld.global.nc.b16 v, [$1]; st.shared.b16 [$0], v;}}", "", "rlr", memory=True)
 take_word = ptx("ld.shared.b32 $0, [$1];", "r", "r", memory=True)
 keep_words = ptx("st.shared.v4.b32 [$0], {{$1, $2, $3, $4}};", "", "rrrrr", memory=True)
 take_words = ptx("ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True)
@@ -267,7 +273,14 @@ _FULL = '''
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+
+@cuda.jit(device=True, forceinline=True)
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 
 @cuda.jit(device=True, forceinline=True)

@@ -50,7 +50,7 @@ class OperandCode(FragmentCode):
         for variable, pointer in self.whole.items():
             kind, wide = self._kind(variable[2:]), self._size(variable[2:])
             at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}){wide}"
-            lines += ["if vector:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
+            lines += [f"if even_{columns}:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
                       f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
         lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
         arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]

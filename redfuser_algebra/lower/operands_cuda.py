@@ -96,6 +96,11 @@ class Products:
         return tuple(dict.fromkeys(w.columns for w in self.weighted))
 
     @property
+    def contiguous(self) -> tuple[str, ...]:
+        """The axes along which tiles lie in memory."""
+        return tuple(dict.fromkeys(o.columns for o in (*self.lefts, *self.streamed)))
+
+    @property
     def divided(self) -> str:
         """The axis of columns that blocks may share out: one that nothing else depends on; "" if there is none."""
         summed = [s.left.columns for s in self.scores]

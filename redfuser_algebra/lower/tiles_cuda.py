@@ -88,8 +88,8 @@ class _Printer(KernelPrinter):
         functions = [line for each in (self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
         return filled(f'''
             @cache
-            def make(stage, warps, TILE, vector{lengths}):
-                """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+            def make(stage, warps, TILE, even{lengths}):
+                """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
                 <sizes>
 
                 <makers>
@@ -106,7 +106,7 @@ class _Printer(KernelPrinter):
         axes = [f"n_{a}" for a in self.parts.lengths]
         one = [] if block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
         lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'",
-                 *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+                 *(f"even_{a} = {a!r} in even" for a in self.parts.contiguous), *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
@@ -146,7 +146,7 @@ class _Printer(KernelPrinter):
         place = f"({row} * {width} + {column})" if column != "0" else f"{row} * {width}"
         load, size = ("load_tile_of_bytes", "") if operand.kind else ("load_tile", " * SIZE")
         return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, i4(n_{operand.rows} - {row}), {width} - {column}, "
-                f"{self.parts.height(operand)}, WIDTH_{name}, vector, thread, THREADS)"]
+                f"{self.parts.height(operand)}, WIDTH_{name}, even_{operand.columns}, thread, THREADS)"]
 
     # the kernel
 
@@ -375,7 +375,7 @@ class _Printer(KernelPrinter):
         if type_ != "f4":
             raise LoweringError(f"a CUDA kernel for {self.program.name}", f"its output {place} has columns that are no real numbers", INSTEAD)
         return [f"store_tile(shared, y_{place}, address(out_{place}) + ((item * n_{block} + begin_{block}) * n_{axis} + begin_{axis}) * SIZE, n_{axis} * SIZE, "
-                f"n_{block} - begin_{block}, n_{axis} - begin_{axis}, ROWS, SPAN_{axis}, vector, thread, THREADS)"]
+                f"n_{block} - begin_{block}, n_{axis} - begin_{axis}, ROWS, SPAN_{axis}, even_{axis}, thread, THREADS)"]
 
     def _narrow(self, place: int, type_: str) -> list[str]:
         block = self.program.block

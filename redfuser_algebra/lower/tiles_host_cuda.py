@@ -43,23 +43,21 @@ def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ..
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
     lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
-    operands = (*parts.lefts, *parts.streamed)
-    whole = dict.fromkeys(f"sizes[{operand.columns!r}]" for operand in operands if not operand.kind)
-    aligned = [f"size % CHUNK == 0 for size in ({', '.join(whole)},)"] if whole else []
-    of_bytes = dict.fromkeys(f"sizes[{o.columns!r}]" for o in operands if set(parts.float8.formats) & {t.name for t in subterms(o.value) if t.op == "input"})
-    aligned += [f"size % 16 == 0 for size in ({', '.join(of_bytes)},)"] if of_bytes else []
+    of_bytes = {o.columns for o in (*parts.lefts, *parts.streamed) if set(parts.float8.formats) & {t.name for t in subterms(o.value) if t.op == "input"}}
+    vectors = ", ".join(f"{a!r}: {16 if a in of_bytes else 'CHUNK'}" for a in parts.contiguous)
     rows = f"sizes[{program.block!r}]" if program.block in known else "1"
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
     kinds = ", ".join(lengths)
     chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
               *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
-              f"    vector = {' and '.join(f'all({each})' for each in (*aligned, f'{_ALIGNED} for each in arrays.values()'))}",
+              f"    aligned = all({_ALIGNED} for each in arrays.values())",
+              f"    even = tuple(axis for axis, vector in {{{vectors}}}.items() if aligned and sizes[axis] % vector == 0)",
               f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == {schedules[-1][0]} or 8 * warps < {rows})",
               f"    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]",
               "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
               "    warps, tile = schedules[0]", f"    blocks = groups * -(-{rows} // (16 * warps)) * {spans}",
               f"    parts = max(1, min({PARTS}, {BLOCKS} // blocks, {length} // {PIECE}))", f"    piece = -(-{length} // (parts * tile)) * tile", f"    parts = -(-{length} // piece)",
-              f"    make_for = (warps, tile, vector, {kinds})",
+              f"    make_for = (warps, tile, even, {kinds})",
               "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
               "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
     return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
