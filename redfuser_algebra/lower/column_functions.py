@@ -81,7 +81,7 @@ class ColumnFunction(DeviceFunction):
         if term.op == "symbol" and term.name in self.printer.made:
             meant = tuple(axis for axis in term.axes if axis != self.axis and axis not in program.rows)
             return Code(self.cell_of(term.name, meant), self.printer.storage.produced_type(term.name))
-        leaf = self.leaf(term)
+        leaf = self.scope.leaf(term)
         if term.op != "symbol" or not leaf.axes:
             return super()._read(term)
         named = dict(zip(map(copied_axis, term.axes), term.axes, strict=True))

@@ -9,6 +9,7 @@ from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.column_functions import ColumnFunctions
 from redfuser_algebra.lower.host_cuda import Choice
 from redfuser_algebra.lower.rows_cuda import SECTOR, RowPrinter
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
 
 ROOM, WORDS, LISTED = 44 * 1024, 160, 32
@@ -21,6 +22,11 @@ def has_columns(program: TileProgram) -> bool:
     """Whether rows of a program have columns, in arrays, in their state or in results."""
     known = (*program.inputs.values(), *program.holds.values(), *program.output_axes)
     return any(program.columns(axes) for axes in known) or any(MONOIDS[u.monoid].counted for u in program.updates)
+
+
+def _refused(condition: str, said: str) -> list[str]:
+    """What does not fit raises an error, of which `said` is the text as code."""
+    return [f"if {condition}:", f'    raise ValueError(f"{said}")']
 
 
 class ColumnPrinter(RowPrinter):
@@ -50,22 +56,28 @@ class ColumnPrinter(RowPrinter):
 
     def _choice(self) -> Choice:
         sizes = [f"sizes[{axis!r}]" for axis in self.columns]
-        lines = [f"sizes[{axis!r}] = {count}" for axis, count in self._counts()]
-        lines += [f"if not 1 <= sizes[{axis!r}] <= min(length, {LISTED}):\n        raise ValueError(f\"the {{sizes[{axis!r}]}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more\")"
-                  for axis, _ in self._counts()]
-        product = lambda columns: " * ".join(f"sizes[{self.program.copies.get(axis, axis)!r}]" for axis in columns)
-        total = lambda arrays: " + ".join(f"{_WIDTHS[v.type]} * {product(v.columns)}" for v in arrays) or "0"
-        lines += [f"state = {total(self.functions.arrays)}",
-                  f"if state > {4 * WORDS}:\n        raise ValueError(f\"a thread holds {{state}} bytes of a row's state, and has room for {4 * WORDS}: take fewer columns at a time\")"]
+        lines = [line for axis, count in self._counts() for line in self._counted(axis, count)]
+        lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}",
+                  *_refused(f"state > {4 * WORDS}", f"a thread holds {{state}} bytes of a row's state, and has room for {4 * WORDS}: take fewer columns at a time")]
         if not self.staged:
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
-        sums = [f"{self._bytes(name)} * {product(self.program.columns(self.program.inputs[name])) or '1'}" for name in self.staged]
-        element = " + ".join([*sums, *(f"{_WIDTHS[self.functions.storage.produced_type(name)]} * {product(self.program.columns(p.axes)) or '1'}" for name, p in self.functions.made.items())])
-        lines += [f"element = {element}", f"shapes = [{self.shapes}]",
+        cells = [(self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged]
+        cells += [(self.functions.storage.produced_type(name), self.program.columns(p.axes)) for name, p in self.functions.made.items()]
+        lines += [f"element = {self._total(cells)}", f"shapes = [{self.shapes}]",
                   f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
-                  f"if not fits:\n        raise ValueError(f\"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time\")",
+                  *_refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time"),
                   "warps, slots = fits[0]"]
         return Choice(lines, ", ".join(["", "slots", *sizes]))
+
+    def _counted(self, axis: str, count: str) -> list[str]:
+        """The length of an axis that top-k makes."""
+        size = f"sizes[{axis!r}]"
+        return [f"{size} = {count}", *_refused(f"not 1 <= {size} <= min(length, {LISTED})", f"the {{{size}}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more")]
+
+    def _total(self, arrays: list[tuple[str, tuple[str, ...]]]) -> str:
+        """Code for the bytes of arrays of these types and columns."""
+        lengths = ([f"sizes[{self.program.copies.get(axis, axis)!r}]" for axis in columns] for _, columns in arrays)
+        return " + ".join(f"{_WIDTHS[type_]} * {' * '.join(own) or '1'}" for (type_, _), own in zip(arrays, lengths, strict=True)) or "0"
 
     def _counts(self) -> list[tuple[str, str]]:
         """The axes that top-k makes, and their lengths as code."""
@@ -87,14 +99,19 @@ class ColumnPrinter(RowPrinter):
 
     def _constants(self) -> list[str]:
         copies = [f"n_{copy} = n_{axis}" for copy, axis in self.program.copies.items() if axis in self.columns]
-        lines = [*copies, *super()._constants()]
-        for name in self.staged:
-            edge = f"{SECTOR} // {'SIZE' if self._real(name) else self._bytes(name)}"
-            lines += [f"words_{name} = {self._width(name)}", f"shift_{name}, mask_{name} = turns_of({self._stride(name)}, {128 // max(self._bytes(name), 4)})",
-                      f"steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {edge}) // span)",
-                      f"room_{name} = max(steps_{name} * span, 1)"]
-        lines += [f"room_{name} = slots * span * {self.functions.words(self.program.columns(p.axes))}" for name, p in self.functions.made.items()]
-        return lines + [f"words_{name} = {self._width(name)}" for name in self.once]
+        made = [f"room_{name} = slots * span * {self.functions.words(self.program.columns(p.axes))}" for name, p in self.functions.made.items()]
+        return [*copies, *super()._constants(), *(line for name in self.staged for line in self._cells(name)), *made,
+                *(f"words_{name} = {self._width(name)}" for name in self.once)]
+
+    def _cells(self, name: str) -> list[str]:
+        """How a tile of an input lies in shared memory."""
+        size = "SIZE" if self._real(name) else self._bytes(name)
+        return filled(f"""
+            words_{name} = {self._width(name)}
+            shift_{name}, mask_{name} = turns_of({self._stride(name)}, {128 // max(self._bytes(name), 4)})
+            steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {SECTOR} // {size}) // span)
+            room_{name} = max(steps_{name} * span, 1)
+        """)
 
     # the kernel
 
@@ -128,10 +145,14 @@ class ColumnPrinter(RowPrinter):
     def _stage(self, name: str) -> list[str]:
         """A tile of an input from memory into shared memory, from a whole sector on."""
         count, place = f"min(slots * span, length - first) * words_{name}", f"(begin + first) * words_{name}"
+        turned = f"steps_{name}, shift_{name}, mask_{name}, thread, span"
         if not self._real(name):
-            return [f"skew_{name} = 0", f"stage_whole(cells_{name}, {self.names[name]}, o_{name} + {place}, {count}, steps_{name}, shift_{name}, mask_{name}, thread, span)"]
-        return [f"lead = p_{name} + {place} * SIZE", f"skew_{name} = lead // SIZE % ({SECTOR} // SIZE)",
-                f"stage_real(cells_{name}, lead - skew_{name} * SIZE, skew_{name}, skew_{name} + {count}, steps_{name}, shift_{name}, mask_{name}, thread, span)"]
+            return [f"skew_{name} = 0", f"stage_whole(cells_{name}, {self.names[name]}, o_{name} + {place}, {count}, {turned})"]
+        return filled(f"""
+            lead = p_{name} + {place} * SIZE
+            skew_{name} = lead // SIZE % ({SECTOR} // SIZE)
+            stage_real(cells_{name}, lead - skew_{name} * SIZE, skew_{name}, skew_{name} + {count}, {turned})
+        """)
 
     def _onward(self) -> list[str]:
         return ["first += slots * span", "more = first < length"] if self.staged else super()._onward()
@@ -142,9 +163,8 @@ class ColumnPrinter(RowPrinter):
     def _real_maps(self) -> list[int]:
         return [place for place in super()._real_maps() if not self.functions.writes(place)]
 
-    def _maps(self) -> list[str]:
-        lines = super()._maps()
-        return ["long = first > slots * span", *lines[1:]] if self.staged else lines
+    def _tile_length(self) -> str:
+        return "slots" if self.staged else super()._tile_length()
 
     def _map_written(self, place: int) -> list[str]:
         return [] if self.functions.writes(place) else super()._map_written(place)

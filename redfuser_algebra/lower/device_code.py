@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.functions import Accumulator, Function, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Scope, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.scalar_code import Code, constant
 
@@ -47,7 +47,7 @@ class DeviceFunction(Function):
 
     def __init__(self, name: str, printer: RowFunctions, variable: Callable[[str], str], wide: str = "f8", partial: bool = False) -> None:
         axis = printer.program.axis
-        super().__init__(name, printer.leaves(variable), printer.sizes, wide, {}, inverts=True)
+        super().__init__(name, Scope(printer.leaves(variable), printer.sizes), wide)
         self.printer, self.axis, self.partial, self.single = printer, axis, partial, False
         self.returned: list[Code] = []
         self.begun, self.ended = list[str](), list[str]()
@@ -67,7 +67,7 @@ class DeviceFunction(Function):
         if term.op == "const":
             return float(np.float32(term.value)) == term.value
         if term.op == "input":
-            return self.leaf(term).type == "f4"
+            return self.scope.leaf(term).type == "f4"
         args = term.args[1:] if term.op == "where" else term.args if term.op in CHOOSING else ()
         return bool(args) and all(map(self.stores, args))
 

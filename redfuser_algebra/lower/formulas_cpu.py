@@ -11,7 +11,7 @@ from itertools import groupby
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.cost import is_costly
-from redfuser_algebra.lower.functions import Function, Leaf, computed_in_single
+from redfuser_algebra.lower.functions import Function, Leaf, Scope, computed_in_single
 from redfuser_algebra.lower.precision import is_difference
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage import Signature, Storage, Variable
@@ -65,7 +65,7 @@ class FormulaPrinter:
             sizes, leaves = {f"tile {axis}": "piece", f"start {axis}": "t0 + at"}, lambda term: _piece(leaf(term), axis)
         else:
             sizes, leaves = {f"tile {axis}": "n", f"start {axis}": "t0"}, leaf
-        function = Function(name, leaves, sizes | self._copy_sizes(), wide, self.fixed, inverts=True)
+        function = Function(name, Scope(leaves, sizes | self._copy_sizes(), self.fixed), wide)
         function.falls = self._falls
         return function
 
@@ -83,7 +83,9 @@ class FormulaPrinter:
         """Statements that do the steps in order; neighbours share a function."""
         axis, lines = self.program.axis, []
         for number, (wide, group) in enumerate(groupby(steps, lambda step: self._wide(step, symbol))):
-            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), wide, self.fixed, inverts=wide == "f4", short=self.short)
+            scope = Scope(self.storage.leaves(symbol), {axis: length} | self._copy_sizes(), self.fixed, self.short)
+            function = Function(f"{name}{'_' + 'abcdefgh'[number] if number else ''}", scope, wide)
+            function.inverts = wide == "f4"
             for step in group:
                 self._assign(function, step)
             lines.append(self.printed(function, loop=False))

@@ -13,7 +13,7 @@ from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
 from redfuser_algebra.lower.device_functions import over_lanes
-from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, Scope, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Products, Weighted
 from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
@@ -36,7 +36,7 @@ class FragmentCode(Function):
 
     def __init__(self, name: str, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
-        super().__init__(name, self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}, "f4", {}, inverts=True)
+        super().__init__(name, Scope(self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}), "f4")
         self.produced = {s.name for s in parts.scores}
         self.columned = {w.update.name for w in parts.weighted}
         self.elements = {o.name for o in parts.elements}

@@ -44,23 +44,35 @@ class Loop:
     known: dict[tuple[Expr, bool], Code] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What a function sees where it is called: what leaves of formulas are, and the caller's code for lengths of axes.
+
+    Loops over axes with a `fixed` length are written out; loops over `short` axes are not worth vectors.
+    """
+
+    leaf: Callable[[Expr], Leaf]
+    sizes: Mapping[str, str]
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    short: Collection[str] = ()
+
+
 class Function:
     """A function under construction: `nest` holds the loops that are open, outermost first.
 
     `results` maps each variable that is returned to where the caller puts it.  While `partial` holds, total twins are
-    the operations that they complete.  Loops over axes with a `fixed` length are written out.  Real numbers in loops are
-    of type `wide`; where that is `real`, the caller says which type it is.  Arrays are read at `places`, where an axis
-    has one, instead of at the variable of its loop.  Where it is `ordered`, it goes from state to state and nothing is reordered.
-    Loops over `short` axes are not worth vectors.  Where it `picks`, a sum of one element at a known place reads that alone.
+    the operations that they complete.  Real numbers in loops are of type `wide`; where that is `real`, the caller says
+    which type it is.  Arrays are read at `places`, where an axis has one, instead of at the variable of its loop.  Where it
+    is `ordered`, it goes from state to state and nothing is reordered.  Where it `inverts`, a loop multiplies by the inverse
+    of what is the same all the time; where it `picks`, a sum of one element at a known place reads that alone.
     `instructions` are templates of operations that the target has functions for; of a term that `falls` it has another exponential.
     """
 
-    picks = True
+    picks = inverts = True
     instructions: Mapping[str, str] = MappingProxyType({"anchor": "anchored({0})", "scale": "times({0}, {1})"})
 
-    def __init__(self, name: str, leaf: Callable[[Expr], Leaf], sizes: Mapping[str, str], wide: str, fixed: Mapping[str, int], inverts: bool = False,
-                 short: Collection[str] = ()) -> None:
-        self.name, self.leaf, self.sizes, self.wide, self.fixed, self.inverts, self.short = name, leaf, sizes, wide, fixed, inverts, short
+    def __init__(self, name: str, scope: Scope, wide: str) -> None:
+        self.name, self.scope, self.wide = name, scope, wide
         self.partial, self.ordered, self.guards = False, False, {}
         self.falls: Callable[[Expr], bool] = lambda term: False
         self.nest = [Loop("")]
@@ -94,18 +106,18 @@ class Function:
     def close(self) -> None:
         """Close the innermost loop and put it where it was opened."""
         loop = self.nest.pop()
-        if loop.axis in self.fixed:
-            for place in range(self.fixed[loop.axis]):
+        if loop.axis in self.scope.fixed:
+            for place in range(self.scope.fixed[loop.axis]):
                 self.nest[-1].lines += self._turn(loop, place)
             return
-        size = self.argument(*_size_argument(loop.axis, self.sizes))
+        size = self.argument(*_size_argument(loop.axis, self.scope.sizes))
         self.line(f"for {self.index(loop.axis)} in range({size}):")
         self.nest[-1].lines += [f"    {line}" for line in loop.lines]
 
     def close_at(self, place: int) -> None:
         """Close the innermost loop, of which one turn is all that matters."""
         loop = self.nest.pop()
-        self.line(f"if {place} < {self.argument(*_size_argument(loop.axis, self.sizes))}:")
+        self.line(f"if {place} < {self.argument(*_size_argument(loop.axis, self.scope.sizes))}:")
         self.nest[-1].lines += [f"    {line}" for line in self._turn(loop, place)]
 
     def _turn(self, loop: Loop, place: int) -> list[str]:
@@ -135,7 +147,7 @@ class Function:
 
     def _learn_types(self, term: Expr) -> None:
         if term not in self.types:
-            self.types |= kinds(term, lambda leaf: {"f4": "f", "f8": "f", "i8": "i", "b1": "b"}[self.leaf(leaf).type])
+            self.types |= kinds(term, lambda leaf: {"f4": "f", "f8": "f", "i8": "i", "b1": "b"}[self.scope.leaf(leaf).type])
 
     def _type(self, term: Expr, depth: int) -> str:
         kind = self.types[term]
@@ -148,7 +160,7 @@ class Function:
 
     def _varies(self, term: Expr) -> bool:
         """Whether a term is another one for each element of a tile."""
-        return any(f"tile {axis}" in self.sizes for axis in term.axes)
+        return any(f"tile {axis}" in self.scope.sizes for axis in term.axes)
 
     def _computed(self, term: Expr, depth: int) -> Code:
         type_ = self._type(term, depth)
@@ -157,7 +169,7 @@ class Function:
         if term.op == "const":
             return constant(term.value, {"f": self.wide if len(self.nest) > 1 else "f8", "i": "i8", "b": "b1"}[self.types[term]])
         if term.op == "size":
-            return Code(self.argument(*_size_argument(term.axis, self.sizes, whole=True)), "i8")
+            return Code(self.argument(*_size_argument(term.axis, self.scope.sizes, whole=True)), "i8")
         if term.op == "index":
             return self._position(term.axis)
         if term.op == "reduce":
@@ -170,7 +182,8 @@ class Function:
         if self.wide == "real" and is_difference(term) and self._varies(term):
             return self._named(self._difference(*map(self.code, term.args)))
         own = self.instructions | ({"exp": "decay{w}({0})"} if term.op == "exp" and self.falls(term.args[0]) else {})
-        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=any(loop.axis not in self.short for loop in self.nest[1:]), own=own))
+        looped = any(loop.axis not in self.scope.short for loop in self.nest[1:])
+        return self._named(elementwise(term, self._args(term), type_, self.partial, looped=looped, own=own))
 
     def _difference(self, a: Code, b: Code) -> Code:
         """a − b, which no compiler may take apart; of an element and a pivot as exact as if that were an element."""
@@ -204,11 +217,11 @@ class Function:
         return Code(name, code.type)
 
     def _read(self, term: Expr) -> Code:
-        leaf = self.leaf(term)
+        leaf = self.scope.leaf(term)
         variable = self.argument(leaf.variable, leaf.given)
         named = dict(zip(map(copied_axis, term.axes), term.axes, strict=True))
         order = term.axes if term.op == "symbol" and set(term.axes) != set(leaf.axes) and len(term.axes) == len(leaf.axes) else ()
-        self.guards |= {f"{variable}.shape[{dim}]": self.fixed[axis] for dim, axis in enumerate(leaf.axes) if axis in self.fixed}
+        self.guards |= {f"{variable}.shape[{dim}]": self.scope.fixed[axis] for dim, axis in enumerate(leaf.axes) if axis in self.scope.fixed}
         places = order or tuple(axis if axis in term.axes else named[axis] for axis in leaf.axes)
         text = f"{variable}[{', '.join(self.places.get(axis) or self.index(axis) for axis in places)}]" if leaf.axes else variable
         return Code(text, leaf.type)
@@ -216,7 +229,7 @@ class Function:
     def _position(self, axis: str) -> Code:
         """The absolute position along an axis; inside a tile its start is added."""
         if axis in [loop.axis for loop in self.nest]:
-            start = self.sizes.get(f"start {axis}", "")
+            start = self.scope.sizes.get(f"start {axis}", "")
             return Code(f"({self.argument('start', start)} + {self.index(axis)})" if start else self.index(axis), "i8")
         return Code(self.argument(self.index(axis), self.index(axis)), "i8")
 

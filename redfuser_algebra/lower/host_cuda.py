@@ -12,6 +12,7 @@ from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.marks import marked, taken_from_outside, unmarked
 from redfuser_algebra.lower.standalone.float8 import as_bits
 from redfuser_algebra.lower.storage import Signature, Variable
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.lower.variants import variant
 
@@ -118,30 +119,42 @@ class Host:
     def rows_plan(self, choice: Choice, columns: Collection[str]) -> list[str]:
         """The lines of `plan` for kernels in which warps share a row; they are made for numbers of columns."""
         program, whole = self.program, f"[((warps, 'whole'{choice.made}), blocks, threads)]"
-        split = [f"    parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1",
-                 "    piece = -(-length // parts // 32) * 32 if parts > 1 else length",
-                 f"    launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}"]
-        chosen = [f"    items, length = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows)])}, sizes[{program.axis!r}]",
-                  *(f"    {line}" for line in choice.lines),
-                  "    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)",
-                  *([f"    parts, piece, launches = 1, length, {whole}"] if program.maps else split)]
+        items = " * ".join(["math.prod(leading)", *(f"sizes[{a!r}]" for a in program.rows)])
+        split = filled(f"""
+            parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1
+            piece = -(-length // parts // 32) * 32 if parts > 1 else length
+            launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}
+        """)
+        chosen = filled(f"""
+            items, length = {items}, sizes[{program.axis!r}]
+            <choice>
+            blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+            <parts>
+        """, choice=choice.lines, parts=[f"parts, piece, launches = 1, length, {whole}"] if program.maps else split)
         return self.plan(chosen, columns, ("items", "parts", "piece"))
 
     def plan(self, chosen: list[str], fixed: Collection[str], counts: tuple[str, ...], whole: str = "np.int64") -> list[str]:
         """The lines of `plan`: sizes, then what is `chosen` by them, then arguments: arrays, scalars, sizes
         but `fixed` ones, which are `whole` numbers, and counts."""
         program, formats = self.program, self.float8.formats
-        sizes = [a for a in dict.fromkeys(a for own in (*program.inputs.values(), *program.output_axes) for a in own) if a not in program.copies and a not in fixed]
+        known = (a for own in (*program.inputs.values(), *program.output_axes) for a in own)
+        sizes = tuple(a for a in dict.fromkeys(known) if a not in program.copies and a not in fixed)
         scalars = {"i8": "np.int64", "b1": "np.bool_"}
         arrays = {n: f"as_bits({marked(n)}, {formats[n]!r})" if n in formats else marked(n) for n in program.inputs}
         numbers = {p: f"{scalars.get(self.signature.params[p], 'np.float64')}({marked(p)})" for p in program.params}
-        counted = ([f"*({whole}(sizes[axis]) for axis in {tuple(sizes)!r})"] if sizes else []) + [f"np.int64({each})" for each in counts]
-        return [f"def plan({self._given}):", '    """(kernel, blocks, threads per block) of each launch, the kernel\'s arguments, lengths of what parts of rows leave, and the shapes of the outputs."""',
-                f"    arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"    arrays = {_table(arrays)}", "    sizes, leading, steps = checked(arrays)", *chosen,
-                "    arguments = [part for name, array in arrays.items() for part in (array, steps[name])]",
-                f"    arguments += [{', '.join([*(['*numbers.values()'] if numbers else []), *counted])}]",
-                "    held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]",
-                "    return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]"]
+        counted = [*(["*numbers.values()"] if numbers else []), *([f"*({whole}(sizes[axis]) for axis in {sizes!r})"] if sizes else []),
+                   *(f"np.int64({each})" for each in counts)]
+        return filled(f'''
+            def plan({self._given}):
+                """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+                <tables>
+                sizes, leading, steps = checked(arrays)
+                <chosen>
+                arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
+                arguments += [{', '.join(counted)}]
+                held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
+                return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
+        ''', chosen=chosen, tables=[f"arrays, numbers = {_table(arrays)}, {_table(numbers)}" if numbers else f"arrays = {_table(arrays)}"])
 
 
 def _table(codes: Mapping[str, str]) -> str:

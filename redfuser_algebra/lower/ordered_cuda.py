@@ -6,8 +6,8 @@ the block merges its threads' states, and the first thread goes on from there to
 from __future__ import annotations
 
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter
-from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.ordered_functions import OrderedFunctions
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
 
 
@@ -34,7 +34,18 @@ class OrderedRowPrinter(ColumnPrinter):
 
     def _sweep(self) -> list[str]:
         """Tile after tile; in a join, the parts are the only one."""
-        functions, parts = self.functions, self._joined_parts()
-        kept = [f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in zip(self._numbers(), functions.identities(), strict=True)]
-        return [*self._empty(), "first, more = i8(0), True", "while more:", *indented([*parts, "else:", *indented([*self._loaded(), self._folded()]),
-                *self._merges(), "first += slots * span", "more = first < length and not joins", *kept])]
+        identities = zip(self._numbers(), self.functions.identities(), strict=True)
+        return filled("""
+            <empty>
+            first, more = i8(0), True
+            while more:
+                <parts>
+                else:
+                    <loaded>
+                    <folded>
+                <merges>
+                first += slots * span
+                more = first < length and not joins
+                <kept>
+        """, empty=self._empty(), parts=self._joined_parts(), loaded=self._loaded(), folded=[self._folded()], merges=self._merges(),
+            kept=[f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in identities])

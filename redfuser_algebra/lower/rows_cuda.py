@@ -14,6 +14,7 @@ from redfuser_algebra.lower.host_cuda import Choice, Host
 from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.storage import Signature, Variable
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
 
 SLOTS = 16
@@ -62,8 +63,8 @@ class RowPrinter(KernelPrinter):
         text = "\n\n".join([kernel, "\n".join(self._host()) + "\n"])
         vector = 16 // BYTES[self.dtype]
         flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
-        constants = [f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}", "TILE = VECTOR * FLIGHT", "SLOTS = TILE + 1"]
-        body = "\n\n".join([used(accesses(self.dtype) + accesses_of_others(self.dtype), text), "\n".join(constants) + "\n", text])
+        constants = f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}\nTILE = VECTOR * FLIGHT\nSLOTS = TILE + 1\n"
+        body = "\n\n".join([used(accesses(self.dtype) + accesses_of_others(self.dtype), text), constants, text])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs)
 
     def _real_maps(self) -> list[int]:
@@ -83,48 +84,100 @@ class RowPrinter(KernelPrinter):
 
     def _load(self) -> list[str]:
         """Fill a thread's tile: whole vectors, and one slot for what lies before the first or after the last of them."""
-        lines = [f"def load({', '.join(self._load_arguments())}):",
-                 '    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""',
-                 "    for flight in range(FLIGHT):", "        number = i4(first + flight * span + thread)", "        full = number < vectors",
-                 "        place = i4(begin + head + number * VECTOR)", "        for k in range(VECTOR):",
-                 "            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)"]
-        for number, name in enumerate(self.streams):
-            vector = [f"load_vector(p_{name} + place * SIZE, full, v_{name}, flight * VECTOR)"]
-            single = ["for k in range(VECTOR):", f"    v_{name}[flight * VECTOR + k] = load_one(p_{name} + (place + k) * SIZE, full)"]
-            lines += indented(indented(vector if number == 0 else [f"if even_{name}:", *indented(vector), "else:", *indented(single)]))
+        vectors = []
+        for name in self.streams:
+            together, single = f"load_vector(p_{name} + place * SIZE, full, v_{name}, flight * VECTOR)", f"load_one(p_{name} + (place + k) * SIZE, full)"
+            vectors += self._vector(name, together, single) if vectors else [together]
         for name in self.others:
-            own = f"{self.names[name]}[o_{name} + sel({{}}, {{}}, i4(0))]"
             load, size = _LOADS[self.signature.arrays[name]]
-            lines += indented(indented([f"if even_{name}:", f"    {load}(p_{name} + place{size}, full, v_{name}, flight * VECTOR)", "else:", "    for k in range(VECTOR):",
-                                        f"        v_{name}[flight * VECTOR + k] = {own.format('full', 'i4(place + k)')}"]))
-        lines += ["    edge = first == 0 and thread < edges", "    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))"]
-        lines += [f"    v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, edge)" for name in self.streams]
-        lines += [f"    v_{name}[TILE] = {self.names[name]}[o_{name} + sel(edge, at[TILE], i4(0))]" for name in self.others]
-        return ["@cuda.jit(device=True)", *lines]
+            vectors += self._vector(name, f"{load}(p_{name} + place{size}, full, v_{name}, flight * VECTOR)", self._other(name, "full", "i4(place + k)"))
+        return filled(f'''
+            @cuda.jit(device=True)
+            def load({', '.join(self._load_arguments())}):
+                """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
+                for flight in range(FLIGHT):
+                    number = i4(first + flight * span + thread)
+                    full = number < vectors
+                    place = i4(begin + head + number * VECTOR)
+                    for k in range(VECTOR):
+                        ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)
+                    <vectors>
+                edge = first == 0 and thread < edges
+                ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
+                <edges>
+        ''', vectors=vectors, edges=[*(f"v_{name}[TILE] = load_one(p_{name} + at[TILE] * SIZE, edge)" for name in self.streams),
+                                     *(f"v_{name}[TILE] = {self._other(name, 'edge', 'at[TILE]')}" for name in self.others)])
+
+    def _vector(self, name: str, together: str, single: str) -> list[str]:
+        """A vector of an array that need not begin where the first array's does."""
+        return filled(f"""
+            if even_{name}:
+                {together}
+            else:
+                for k in range(VECTOR):
+                    v_{name}[flight * VECTOR + k] = {single}
+        """)
+
+    def _other(self, name: str, there: str, place: str) -> str:
+        """An element that is no real number, if it is there."""
+        return f"{self.names[name]}[o_{name} + sel({there}, {place}, i4(0))]"
 
     def _load_arguments(self) -> list[str]:
         return ["first", "thread", "span", "begin", "head", "vectors", "edges", *(f"p_{n}" for n in self.streams), *(f"even_{n}" for n in self.streams[1:]),
-                *(part for n in self.others for part in (self.names[n], f"o_{n}", f"p_{n}", f"even_{n}")), "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
+                *(part for n in self.others for part in (self.names[n], f"o_{n}", f"p_{n}", f"even_{n}")),
+                "ok", "at", *(f"v_{n}" for n in (*self.streams, *self.others))]
 
     def _store(self) -> list[str]:
-        return ["@cuda.jit(device=True)", "def store(pointer, even, ok, at, y):", '    """Write a tile of the row."""', "    for flight in range(FLIGHT):",
-                "        if ok[flight * VECTOR] and even:", "            store_vector(pointer + at[flight * VECTOR] * SIZE, y, flight * VECTOR)",
-                "        elif ok[flight * VECTOR]:", "            for k in range(VECTOR):",
-                "                store_one(pointer + (at[flight * VECTOR] + k) * SIZE, y[flight * VECTOR + k])",
-                "    if ok[TILE]:", "        store_one(pointer + at[TILE] * SIZE, y[TILE])"]
+        return filled('''
+            @cuda.jit(device=True)
+            def store(pointer, even, ok, at, y):
+                """Write a tile of the row."""
+                for flight in range(FLIGHT):
+                    if ok[flight * VECTOR] and even:
+                        store_vector(pointer + at[flight * VECTOR] * SIZE, y, flight * VECTOR)
+                    elif ok[flight * VECTOR]:
+                        for k in range(VECTOR):
+                            store_one(pointer + (at[flight * VECTOR] + k) * SIZE, y[flight * VECTOR + k])
+                if ok[TILE]:
+                    store_one(pointer + at[TILE] * SIZE, y[TILE])
+        ''')
 
     # the kernel
 
     def _kernel(self) -> list[str]:
-        body = [*self._row(), *self._bounds(), *self._tile_arrays(), *self._sweep(), *self._results()]
-        return ["@cache", f"def make({', '.join(['warps', 'stage', *self._made_for()])}):", *indented(self._said_of_make()),
-                "    span = 32 * warps", "    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'", *indented(self._constants()),
-                "", "    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))", f"    def kernel({', '.join(self._arguments())}):", *indented(indented(body)), "", "    return kernel"]
+        return filled(f"""
+            @cache
+            def make({', '.join(['warps', 'stage', *self._made_for()])}):
+                <said>
+                span = 32 * warps
+                alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+                <constants>
+
+                @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+                def kernel({', '.join(self._arguments())}):
+                    <row>
+                    <bounds>
+                    <tile>
+                    <sweep>
+                    <results>
+
+                return kernel
+        """, said=self._said_of_make(), constants=self._constants(), row=self._row(), bounds=self._bounds(), tile=self._tile_arrays(),
+            sweep=self._sweep(), results=self._results())
 
     def _sweep(self) -> list[str]:
         """From the state of no elements to that of all."""
-        return [*self._empty(), "first = i8(0)", "more = not joins", "while more:", *indented([*self._loaded(), self._folded(), *self._onward()]),
-                *self._joined_parts(), *self._merges()]
+        return filled("""
+            <empty>
+            first = i8(0)
+            more = not joins
+            while more:
+                <loaded>
+                <folded>
+                <onward>
+            <joined>
+            <merges>
+        """, empty=self._empty(), loaded=self._loaded(), folded=[self._folded()], onward=self._onward(), joined=self._joined_parts(), merges=self._merges())
 
     def _folded(self) -> str:
         """The state takes in a tile."""
@@ -179,16 +232,30 @@ class RowPrinter(KernelPrinter):
         loads = [f"{v.name} = sel(there, part_{v.name}[place], {identity})" for v, identity in zip(self._numbers(), self.functions.identities(), strict=True)]
         for v, identity in self.functions.empty_arrays():
             loads += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = sel(there, part_{v.name}[place * words_{v.name} + word], {identity})"]
-        return ["if joins:", "    there = thread < parts", "    place = row * parts + sel(there, thread, i8(0))", *indented(loads)]
+        return filled("""
+            if joins:
+                there = thread < parts
+                place = row * parts + sel(there, thread, i8(0))
+                <loads>
+        """, loads=loads)
 
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
-        lines = ["thread = i8(cuda.threadIdx.x)", "lane, warp = thread & 31, thread >> 5 & warps - 1", "item, part = i8(cuda.blockIdx.x), i8(0)", "if splits:", "    item, part = item // parts, item % parts", "if alone:",
-                 "    item, thread = item * ROWS + (thread >> 5), lane", "live = item < items", "row = sel(live, item, i8(0))", "rest = row"]
-        lines += self._begins(self.program.rows, "i")
-        for name in self.fixed:
-            lines.append(f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]")
-        return lines
+        fixed = [f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]" for name in self.fixed]
+        return filled("""
+            thread = i8(cuda.threadIdx.x)
+            lane, warp = thread & 31, thread >> 5 & warps - 1
+            item, part = i8(cuda.blockIdx.x), i8(0)
+            if splits:
+                item, part = item // parts, item % parts
+            if alone:
+                item, thread = item * ROWS + (thread >> 5), lane
+            live = item < items
+            row = sel(live, item, i8(0))
+            rest = row
+            <begins>
+            <fixed>
+        """, begins=self._begins(self.program.rows, "i"), fixed=fixed)
 
     def _bounds(self) -> list[str]:
         """Where the row's part begins, and what of it is whole vectors."""
@@ -216,16 +283,26 @@ class RowPrinter(KernelPrinter):
     def _merges(self) -> list[str]:
         """The states of a warp become one, then those of a block's warps."""
         functions, numbers = self.functions, self._numbers()
-        combined = [f"{functions.listed('')} = {functions.called('combine', {f'{v.name}_old': v.name for v in numbers} | {'width': width})}" for width in ("32", "warps")]
+        old = {f"{v.name}_old": v.name for v in numbers}
+        of_a_warp, of_the_block = (f"{functions.listed('')} = {functions.called('combine', old | {'width': width})}" for width in ("32", "warps"))
         leave = [f"shared_{v.name}[warp] = {v.name}" for v in numbers]
         take = [f"{v.name} = sel(lane < warps, shared_{v.name}[lane % warps], {identity})" for v, identity in zip(numbers, functions.identities(), strict=True)]
         for v, identity in functions.empty_arrays():
-            place = f"(words_{v.name} | 1) + word"
-            leave += [f"for word in range(words_{v.name}):", f"    shared_{v.name}[warp * {place}] = {v.name}[word]"]
-            take += [f"for word in range(words_{v.name}):", f"    {v.name}[word] = sel(lane < warps, shared_{v.name}[lane % warps * {place}], {identity})"]
-        return [combined[0], *(f"shared_{v.name} = cuda.shared.array(32, {v.type})" for v in numbers),
-                *(f"shared_{v.name} = cuda.shared.array(room_{v.name}, {v.type})" for v in functions.arrays), "if not alone:",
-                *indented(["if lane == 0:", *indented(leave), "cuda.syncthreads()", "if warp == 0:", *indented(take), f"    {combined[1]}"])]
+            each, place = f"for word in range(words_{v.name}):", f"(words_{v.name} | 1) + word"
+            leave += [each, f"    shared_{v.name}[warp * {place}] = {v.name}[word]"]
+            take += [each, f"    {v.name}[word] = sel(lane < warps, shared_{v.name}[lane % warps * {place}], {identity})"]
+        return filled(f"""
+            {of_a_warp}
+            <shared>
+            if not alone:
+                if lane == 0:
+                    <leave>
+                cuda.syncthreads()
+                if warp == 0:
+                    <take>
+                    {of_the_block}
+        """, leave=leave, take=take, shared=[*(f"shared_{v.name} = cuda.shared.array(32, {v.type})" for v in numbers),
+                                             *(f"shared_{v.name} = cuda.shared.array(room_{v.name}, {v.type})" for v in functions.arrays)])
 
     def _results(self) -> list[str]:
         """What the row comes to: the first warp knows, and tells the others what maps read."""
@@ -267,7 +344,19 @@ class RowPrinter(KernelPrinter):
     def _maps(self) -> list[str]:
         """Every thread writes its elements, from registers if the row was one tile."""
         writes = [line for place in self.program.maps for line in (self.functions.called(f"map_{place}", {}), *self._map_written(place))]
-        return ["long = first > FLIGHT * span", "first, more = i8(0), True", "while more:", *indented(["if long:", *indented(self._loaded()), *writes, *self._onward()])]
+        return filled(f"""
+            long = first > {self._tile_length()} * span
+            first, more = i8(0), True
+            while more:
+                if long:
+                    <loaded>
+                <writes>
+                <onward>
+        """, loaded=self._loaded(), writes=writes, onward=self._onward())
+
+    def _tile_length(self) -> str:
+        """How far apart a thread's elements of neighbouring tiles are, in units of threads."""
+        return "FLIGHT"
 
     def _map_written(self, place: int) -> list[str]:
         axis = self.program.axis

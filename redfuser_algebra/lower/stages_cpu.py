@@ -177,7 +177,7 @@ class StagePrinter(OrderedPrinter):
         near = {u.name: f"c{place}" for place, u in enumerate(updates) if self.storage.precision.of_elements(u)}
         for update in updates:
             if update.name in near:
-                leaf = function.leaf(update.lift)
+                leaf = function.scope.leaf(update.lift)
                 function.line(f"{near[update.name]} = middle({function.argument(leaf.variable, leaf.given)})")
         self.nested(function, (self.program.axis,), lambda: [
             self._accumulate(function, u, (), types[u.name], near.get(u.name, "")) for u in updates])

@@ -7,6 +7,7 @@ from __future__ import annotations
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.operands_cuda import Products
+from redfuser_algebra.lower.templates import filled
 
 SHARED = 48 * 1024
 """Bytes of shared memory that every launch may have without asking."""
@@ -41,36 +42,68 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 
 def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ...]) -> list[str]:
     """The lines of `plan` and `launch`, and what `make` needs to know of sizes."""
+    widest = COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS
+    return filled(f"""
+        SCHEDULES, WIDEST = {schedules}, {widest}
+        <sizes>
+
+
+        <needs>
+
+
+        <host>
+    """, sizes=_SIZES.splitlines(), needs=_needs(parts), host=host.lines(host.plan(_chosen(parts, schedules), parts.lengths, ("parts", "piece"), "np.int32")))
+
+
+def _chosen(parts: Products, schedules: tuple[tuple[int, int], ...]) -> list[str]:
+    """The lines of `plan` that choose a schedule, the number of blocks and the parts into which elements are divided."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
-    lengths, length = [f"sizes[{a!r}]" for a in parts.lengths], f"sizes[{program.axis!r}]"
-    of_bytes = {o.columns for o in (*parts.lefts, *parts.streamed) if set(parts.float8.formats) & {t.name for t in subterms(o.value) if t.op == "input"}}
-    vectors = ", ".join(f"{a!r}: {16 if a in of_bytes else 'CHUNK'}" for a in parts.contiguous)
-    rows = f"sizes[{program.block!r}]" if program.block in known else "1"
+    length, rows = f"sizes[{program.axis!r}]", f"sizes[{program.block!r}]" if program.block in known else "1"
+    kinds = ", ".join(f"sizes[{a!r}]" for a in parts.lengths)
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
-    kinds = ", ".join(lengths)
-    chosen = [f"    groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}",
-              *(line for a in parts.columns if a != parts.divided for line in (f"    if sizes[{a!r}] > WIDEST:", f'        raise ValueError(f"axis {a} has length {{sizes[{a!r}]}}; this kernel holds at most {{WIDEST}} columns")')),
-              f"    aligned = all({_ALIGNED} for each in arrays.values())",
-              f"    even = tuple(axis for axis, vector in {{{vectors}}}.items() if aligned and sizes[axis] % vector == 0)",
-              f"    fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == {schedules[-1][0]} or 8 * warps < {rows})",
-              f"    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]",
-              "    if not schedules:", '        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")',
-              "    warps, tile = schedules[0]", f"    blocks = groups * -(-{rows} // (16 * warps)) * {spans}",
-              f"    parts = max(1, min({PARTS}, {BLOCKS} // blocks, {length} // {PIECE}))", f"    piece = -(-{length} // (parts * tile)) * tile", f"    parts = -(-{length} // piece)",
-              f"    make_for = (warps, tile, even, {kinds})",
-              "    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]",
-              "    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]", f"    items = groups * {rows} if parts > 1 else 1"]
-    return [f"SCHEDULES, WIDEST = {schedules}, {COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS}", *_SIZES.splitlines(), "", "", *_needs(parts), "", "",
-            *host.lines(host.plan(chosen, parts.lengths, ("parts", "piece"), "np.int32"))]
+    return filled(f"""
+        groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}
+        <held>
+        aligned = all({_ALIGNED} for each in arrays.values())
+        even = tuple(axis for axis, vector in {{{_vectors(parts)}}}.items() if aligned and sizes[axis] % vector == 0)
+        fits = lambda warps, tile, shared, numbers: shared <= {SHARED} and numbers <= {NUMBERS} and (warps == {schedules[-1][0]} or 8 * warps < {rows})
+        schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, {kinds}))]
+        if not schedules:
+            raise ValueError(f"rows as long as {{sizes}} fit neither into shared memory nor into registers; shorten the axes that are no rows")
+        warps, tile = schedules[0]
+        blocks = groups * -(-{rows} // (16 * warps)) * {spans}
+        parts = max(1, min({PARTS}, {BLOCKS} // blocks, {length} // {PIECE}))
+        piece = -(-{length} // (parts * tile)) * tile
+        parts = -(-{length} // piece)
+        make_for = (warps, tile, even, {kinds})
+        launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
+        launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
+        items = groups * {rows} if parts > 1 else 1
+    """, held=[line for a in parts.columns if a != parts.divided for line in _held(a)])
+
+
+def _held(axis: str) -> list[str]:
+    """Columns that are not divided among blocks are not too many."""
+    return [f"if sizes[{axis!r}] > WIDEST:",
+            f'    raise ValueError(f"axis {axis} has length {{sizes[{axis!r}]}}; this kernel holds at most {{WIDEST}} columns")']
+
+
+def _vectors(parts: Products) -> str:
+    """How many numbers are a piece of 16 bytes, along each axis of which rows are copied in such pieces if they can."""
+    in_bytes = [o for o in (*parts.lefts, *parts.streamed) if set(parts.float8.formats) & {t.name for t in subterms(o.value) if t.op == "input"}]
+    of_bytes = {operand.columns for operand in in_bytes}
+    return ", ".join(f"{a!r}: {16 if a in of_bytes else 'CHUNK'}" for a in parts.contiguous)
 
 
 def _needs(parts: Products) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
     stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
-    spans = [f"    SPAN_{a} = span_of(n_{a})" for a in parts.columns]
-    given = ", ".join(["warps", "TILE", *(f"n_{a}" for a in parts.lengths)])
     fragments = len(parts.scores) + len(parts.elements) + len(parts.weighted)
     written = " + ".join(f"ROWS * width_of(SPAN_{a})" for a in parts.columns) or "0"
-    numbers = " + ".join([f"{fragments} * TILE // 2", *(f"SPAN_{w.columns} // 2" for w in parts.weighted)])
-    return [f"def needs({given}):", '    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""',
-            "    ROWS = 16 * warps", *spans, f"    return max({stay} + 2 * ({come}), {written}), {numbers}"]
+    return filled(f'''
+        def needs({', '.join(['warps', 'TILE', *(f'n_{a}' for a in parts.lengths)])}):
+            """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
+            ROWS = 16 * warps
+            <spans>
+            return max({stay} + 2 * ({come}), {written}), {' + '.join([f'{fragments} * TILE // 2', *(f'SPAN_{w.columns} // 2' for w in parts.weighted)])}
+    ''', spans=[f"SPAN_{a} = span_of(n_{a})" for a in parts.columns])
