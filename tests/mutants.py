@@ -97,6 +97,11 @@ def moved_the_wrong_way(which):
     return changed(which, rebase=exchanged)
 
 
+def scaled_once(form: FusedForm) -> FusedForm:
+    """What is taken to the power N is not."""
+    return replace(form, outputs=tuple(substitute(output, {form.component("N").symbol: const(1)}) for output in form.outputs))
+
+
 def without_guards(form: FusedForm) -> FusedForm:
     """Every total twin as the partial operation that it completes."""
     def partial(expr: Expr) -> Expr:
@@ -233,7 +238,7 @@ ALL = tuple(Mutant(*row) for row in (
     ("absmax_scaled_sum", "scaled the wrong way", moved_the_wrong_way("sum")),
     ("absmax_scaled_sum", "no guard at a zero scale", without_guards),
     ("absmax_scaled_sum", "the scale sees no signs", changed("max", lift=first_factor)),
-    ("prod_scaled", "scaled once instead of N times", changed("prod", rebase=lambda c: c.symbol * c.rebase.args[1].args[0])),
+    ("prod_scaled", "scaled once instead of N times", scaled_once),
     ("prod_scaled", "N counts two for each element", changed("count", lift=const(2))),
     ("mean_gap_to_max", "the gap is not moved", not_moved("moving")),
     ("moment_of_inertia", "the squares are not moved", not_moved("moving")),

@@ -103,7 +103,7 @@ SPOILT = [
     ("attention", "o = times(", "o = 1 + times("),
     ("value_at_argmax", "np.where(won, positions, 2**62)", "np.where(won, -positions, 2**62)"),
     ("topk_mean_fixed", "(positions, -values, positions < 0)", "(positions, values, positions < 0)"),
-    ("prod_scaled", "ratio(part.m, m_new)", "ratio(m_new, part.m)"),
+    ("prod_scaled", "q / (m / np.exp2(", "q / (2 * m / np.exp2("),
     ("mean_absolute_deviation", "np.abs(x - np.sum(x) / len(x))", "x - np.sum(x) / len(x)"),
     ("count_above_mean", "> np.sum(x)", "> 0 * np.sum(x)"),
     ("anova_f", "(len(x) - 2)", "(len(x) - 1)"),

@@ -59,6 +59,20 @@ def in_logarithms(x):
     return 2 * size - 1, u
 
 
+@ra.operator
+def products(x: "l"):
+    """A mean, a logarithm, a root of a quotient under a mask, and a product about a pivot, of products that no float holds."""
+    n, m, whole = ra.size("l"), ra.max(ra.abs(x), "l"), ra.prod(x, "l")
+    beside = ra.prod(ra.where(ra.index("l") == 1, 3, 1) * x, "l", where=ra.index("l") < n - 1)
+    return ra.abs(whole) ** (1 / n), ra.log(ra.abs(whole)), ra.sqrt(beside / whole), ra.abs(ra.prod(x / m, "l")) ** 0.01, 1 / ra.abs(ra.prod(x / m, "l")) ** (1 / n)
+
+
+def of_logarithms(x):
+    logs = np.log(np.abs(x))
+    m = logs.max()
+    return np.exp(logs.mean()), logs.sum(), np.sqrt(3 / x[-1]), np.exp((logs - m).sum() / 100), np.exp(m - logs.mean())
+
+
 def test_which_forms_scale_is_found_out():
     def scalings(op):
         return [(sorted(dict(s.weights).items()), s.exponent) for s in ra.fuse(op).form.scalings]
@@ -114,7 +128,9 @@ def test_short_rows_of_steep_steps_are_exact_fractions(rng):
 def cases(rng):
     x = 10.0 ** rng.uniform(-90, 90, 40)
     y = rng.standard_normal(40)
-    return [(KALMAN, KALMAN.bind(y=y, **STEEP), filtered(y, **STEEP)), (likelihood, likelihood.bind(x=x), in_logarithms(x))]
+    either = np.where(np.arange(40) < 39, rng.choice([-1, 1], 40), 1) * x
+    return [(KALMAN, KALMAN.bind(y=y, **STEEP), filtered(y, **STEEP)), (likelihood, likelihood.bind(x=x), in_logarithms(x)),
+            (products, products.bind(x=either), of_logarithms(either))]
 
 
 def test_splits_and_trees_give_the_same(rng):
@@ -145,8 +161,10 @@ def test_kernels_do_it_too_and_an_infinity_hides_no_others(rng, monkeypatch):
 def test_cuda_kernels_do_it_too(rng):
     """A thread takes about ten elements, and warps merge what their threads have come to."""
     y = rng.standard_normal(300).astype("f4").astype("f8")
-    ran, _ = run(made_cuda(KALMAN, ra.fuse(KALMAN).form), KALMAN.bind(y=y, **STEEP))
-    np.testing.assert_allclose([float(each) for each in ran.outputs], np.float32(filtered(y, **STEEP)), rtol=1e-6)
+    x = np.where(y < 0, -1, 1) * 10 ** (4 * np.abs(y)).astype("f4").astype("f8")
+    for op, binding, want in ((KALMAN, KALMAN.bind(y=y, **STEEP), filtered(y, **STEEP)), (products, products.bind(x=abs(x)), of_logarithms(abs(x)))):
+        ran, _ = run(made_cuda(op, ra.fuse(op).form), binding)
+        np.testing.assert_allclose([float(each) for each in ran.outputs], np.float32(want), rtol=1e-6)
 
 
 @pytest.mark.parametrize("op", [KALMAN, likelihood], ids=lambda op: op.name)

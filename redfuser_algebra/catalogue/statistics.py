@@ -208,7 +208,7 @@ def _log_product(x):
     return scaled, np.log(np.abs(x)).sum()
 
 
-@entry(source="overflow-safe product; LAPACK slogdet-style scaling", reason="rank-1", words=3,
+@entry(source="overflow-safe product; LAPACK slogdet-style scaling", reason="rank-1", words=4,
        inputs={"x": lambda rng, shape: np.where(rng.uniform(size=shape) < 0.4, -1, 1) * rng.uniform(0.8, 1.2, shape)},
        reference=_log_product)
 def prod_scaled(x: "l"):

@@ -15,6 +15,7 @@ from redfuser_algebra.discover.build import built
 from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.discover.length_given import length_given
 from redfuser_algebra.discover.online import online
+from redfuser_algebra.discover.products import with_scaled_products
 from redfuser_algebra.discover.question import Question
 from redfuser_algebra.discover.refusal import Refusal, refused
 from redfuser_algebra.discover.scaling import scaled
@@ -53,7 +54,7 @@ def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings
     search, known = Search(cascade, assume, settings), length_given(cascade)
     try:
         search.run()
-        return Discovery(cascade, scaled(built(search)), None, tuple(search.questions), time.perf_counter() - start)
+        return Discovery(cascade, with_scaled_products(scaled(built(search))), None, tuple(search.questions), time.perf_counter() - start)
     except Stuck as stuck:
         form, trace = _searched(known, assume, settings) if known else (None, ())
         if form is None:
@@ -71,7 +72,7 @@ def _searched(
     search = Search(cascade, assume, settings)
     try:
         search.run()
-        return scaled(built(search)), tuple(search.questions)
+        return with_scaled_products(scaled(built(search))), tuple(search.questions)
     except Stuck:
         return None, tuple(search.questions)
 

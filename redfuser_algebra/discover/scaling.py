@@ -7,7 +7,7 @@ none, are linear equations, solved exactly.  A logarithm turns λ into a summand
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ from redfuser_algebra.language.names import PRIME, unused
 
 _OF_ONE_DEGREE = frozenset(("add", "subtract", "maximum", "minimum", "negative", "abs"))
 _COMPARED = COMPARISONS | {"sign"}
-_LOGARITHMS = {"log": math.log(2), "log2": 1.0}
+LOGARITHMS = {"log": math.log(2), "log2": 1.0}
 """By function, what doubling its argument adds."""
 
 
@@ -78,7 +78,7 @@ class Degrees:
         if term.op in _COMPARED:
             self._one(degrees)
             return {}
-        if term.op in _LOGARITHMS and read:
+        if term.op in LOGARITHMS and read:
             self.logarithms[term] = degrees[0] or {}
             return {}
         if term.op == "sqrt":
@@ -165,15 +165,17 @@ def _with(form: FusedForm, weights: dict[str, int], degrees: Degrees) -> FusedFo
     told = Fact("scale", f"{', '.join(weights)} may be multiplied by a power of two together: no output sees it")
     if not moved:
         return replace(form, scalings=(*form.scalings, Scaling(tuple(weights.items()), spread)), facts=(*form.facts, told))
-    counted = symbol(_free_name(form), axes)
+    counted = symbol(next(free_names(form)), axes)
     exponent = Component(counted.name, "sum", const(0), None, None, axes, counted)
-    outputs = {term: term + _LOGARITHMS[term.op] * float(factor) * counted for term, factor in moved.items()}
+    outputs = {term: term + LOGARITHMS[term.op] * float(factor) * counted for term, factor in moved.items()}
     return replace(form, state=(*form.state, exponent), outputs=tuple(substitute(output, outputs) for output in form.outputs),
                    scalings=(*form.scalings, Scaling(tuple(weights.items()), spread, counted.name)), facts=(*form.facts, told))
 
 
-def _free_name(form: FusedForm) -> str:
-    """The name of an exponent, which nothing else has."""
+def free_names(form: FusedForm) -> Iterator[str]:
+    """Names of exponents, which nothing else has."""
     terms = subterms(*form.outputs, *(c.lift for c in form.state), *(row.value for row in (*form.results, *form.pivots)))
     taken = {*form.symbol_axes, *(term.name for term in terms if term.op in ("input", "param")), *(axis for term in terms for axis in term.axes)}
-    return unused("e", taken)
+    while True:
+        taken.add(name := unused("e", taken))
+        yield name

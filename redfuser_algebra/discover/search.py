@@ -37,8 +37,6 @@ from redfuser_algebra.language.expr import Expr, call, const, substitute, subter
 LARGEST_RANK = 16
 """The most components that one reduction may bring along."""
 
-_LINEAR = ("sum", "prod")
-
 
 class Stuck(Exception):
     """A reduction that the laws could not take apart: `residual` is what is left, over p and p'."""
@@ -214,12 +212,10 @@ class Search:
         return asked.decoder.expr(asked.answer.term, lambda kept: self._kept(reduction, asked.decoder, kept, mask))
 
     def _safest(self, monoid: str, body: Expr, mask: Expr | None) -> Asked:
-        """Components that never move if none of them can overflow, otherwise centred ones if there are."""
-        centred_first = monoid in _LINEAR and self._asker.settings.prefer == "centred"
-        styles = ("centred", "raw") if centred_first else ("raw", "centred")
-        answers = [self._asker.moving(monoid, body, mask, styles[0])]
+        """Components that never move if none of them can overflow, otherwise centred ones if there are.  Products cannot: their places are counted."""
+        answers = [self._asker.moving(monoid, body, mask, "raw")]
         if not (answers[0].answer.finite and self._safe(answers[0], mask)):
-            answers.append(self._asker.moving(monoid, body, mask, styles[1]))
+            answers.append(self._asker.moving(monoid, body, mask, "centred"))
         finite = [asked for asked in answers if asked.answer.finite]
         safe = [asked for asked in finite if self._safe(asked, mask)]
         return (safe or finite or answers)[0].found()

@@ -271,7 +271,8 @@ class RowPrinter(KernelPrinter):
         return [f"p_{name} = address({self.names[name]}) + o_{name}{size}", f"even_{name} = (p_{name} + (begin + head){size}) % {vector} == 0"]
 
     def _part(self) -> list[str]:
-        return ["begin = part * piece", f"length = max(min(piece, n_{self.program.axis} - begin), i8(0))"]
+        copies = [f"n_{copy} = n_{axis}" for copy, axis in self.program.copies.items() if axis == self.program.axis]
+        return [*copies, "begin = part * piece", f"length = max(min(piece, n_{self.program.axis} - begin), i8(0))"]
 
     def _tile_arrays(self) -> list[str]:
         real = self.signature.real

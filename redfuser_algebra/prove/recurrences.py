@@ -14,6 +14,7 @@ from redfuser_algebra.discover.form import FusedForm, Recurred, Scaling
 from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, primed, symbol_names
+from redfuser_algebra.prove.places import what_outputs_see
 
 LAMBDA, MU = symbol("λ"), symbol("μ")
 Rows = Sequence[Sequence[Expr]]
@@ -66,7 +67,7 @@ def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
 
 
 def scalings(form: FusedForm, scaling: Scaling) -> Iterator[Equation]:
-    """Joins of parts that are multiplied by λ and μ, and what outputs take logarithms of or divide."""
+    """Joins of parts that are multiplied by λ and μ, and what outputs see of that."""
     weights, axes = dict(scaling.weights), {c.name: c.axes for c in form.state}
     degrees, first = Degrees(form), zero_later(form)
 
@@ -77,6 +78,9 @@ def scalings(form: FusedForm, scaling: Scaling) -> Iterator[Equation]:
     for name, weight in weights.items():
         whole = substitute(joined(form, name), {symbol(each + PRIME, axes[each]): const(0) for each in first})
         yield f"the join of {name}", moved(moved(whole, "", LAMBDA), PRIME, MU), call("power", LAMBDA * MU, weight) * whole
+    if scaling.exponent:
+        yield from what_outputs_see(form, scaling)
+        return
     values = {symbol(row.name, row.axes): row.value for row in form.results}
     read = [arg for term in subterms(*form.outputs) if term.op in ("log", "log2", "divide", "sqrt") for arg in term.args]
     read += [arg for row in form.results for term in subterms(row.value) if term.op == "divide" for arg in term.args]

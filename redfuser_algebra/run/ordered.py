@@ -29,6 +29,7 @@ def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr],
     joins = form.joins
     dim, length = chunk.dim(form.axis) + chunk.ndim, chunk.sizes[form.axis]
     parts = {c.name: stretched(value(c.lift), dim, length).astype(np.float64) for c in form.state if c.name in joins}
+    parts = rescaled(form.scalings, chunk, parts)
     while length > 1:
         earlier, later, rest = ({name: part[(slice(None),) * dim + (cut,)] for name, part in parts.items()} for cut in (
             slice(0, length - 1, 2), slice(1, None, 2), slice(length - length % 2, None)))
