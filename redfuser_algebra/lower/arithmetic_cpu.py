@@ -273,10 +273,12 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another."""
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 '''
 
 _ROUNDED = '''

@@ -129,9 +129,13 @@ class _Printer(JoinPrinter):
         return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made, *self._snapshots(), *stages]
 
     def _stages(self, whole: bool = False) -> list[str]:
-        lines = self.stage(0, whole)
-        self.fetched = self._streams()
-        return lines + [line for place in range(1, len(self.program.stages)) for line in self.stage(place, whole)]
+        """All stages; the second one, or the only one, has the next tile fetched."""
+        lines: list[str] = []
+        for place in range(len(self.program.stages)):
+            if place == 1 or len(self.program.stages) == 1:
+                self.fetched = [name for name in self._streams() if place or not self.program.columns(self.program.inputs[name])]
+            lines += self.stage(place, whole)
+        return lines
 
     def _snapshots(self) -> list[str]:
         """What moves need as it was."""
@@ -292,7 +296,7 @@ class _Printer(JoinPrinter):
         read = _read(self.program, self.program.again)
         made = [line for p in self.program.producers if p.name in read for line in self._produce(p)]
         shaped = [line for line in self.reshaped if line.partition(" ")[0] in read]
-        ahead = [] if self.program.running else [line for name in self._streams() for line in self.ahead(name, end, "n")]
+        ahead = [] if self.program.running else self.ahead_of_tile(self._streams(), end)
         return [f"for t0 in range({begin}, {end}, tile):", *indented([
             f"n = tile if t0 + tile < {end} else {end} - t0", *self._tiles(), *ahead, *shaped, *made, *lines])]
 

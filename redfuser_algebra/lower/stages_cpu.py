@@ -19,8 +19,9 @@ from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
 from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
-PIECE, STRIP, LINE = 384, 128, 64
-"""Elements of a tile to fold between two looks ahead, those of a strip, and bytes that memory gives at a time.  Of two inputs
+PIECE, STRIP, LINE, PAGES = 384, 128, 64, 4
+"""Elements of a tile to fold between two looks ahead, those of a strip, bytes that memory gives at a time, and from how many
+pages at once (one after another they take a sixth longer: each core has to find anew what comes next at each page).  Of two inputs
 in float32 a piece is 48 lines, as many as a core waits for at a time: with a third more a row takes 6 % longer, with twice as
 many 25 %.  Strips of twice the length take a tenth longer."""
 
@@ -85,7 +86,7 @@ class StagePrinter(OrderedPrinter):
             name = f"fold_{label}{'abcdefgh'[number] if len(groups) > 1 else ''}{end}"
             fold = partial(self._fold_single, name, group) if single else partial(self._fold, name, columns, group, left)
             alone = single or columns or not any(map(_exponentials, group))
-            lines += self._in_pieces(fold) if self.fetched and alone and not left.keys() & {u.name for u in group} else fold()
+            lines += self._in_pieces(fold, group) if self.fetched and alone and not left.keys() & {u.name for u in group} else fold()
         lines += [self._scan(f"best_{update.name}", update) for update in scanned]
         lines += [self._seek(f"best_{update.name}", update) for update in sought]
         lines += [line for update in picked for line in self._pick(f"pick_{update.name}", update)]
@@ -104,19 +105,31 @@ class StagePrinter(OrderedPrinter):
 
     # sums and choices over the elements of a tile
 
-    def _in_pieces(self, fold: Callable[[], list[str]]) -> list[str]:
-        """A fold that has the next tile fetched in step with its own work: memory takes only a few wishes at a time."""
-        self.in_pieces, fetched, self.fetched = True, self.fetched, []
+    def _in_pieces(self, fold: Callable[[], list[str]], updates: list[Update]) -> list[str]:
+        """A fold that has the next tile fetched in step with its own work: memory takes only a few wishes at a time.
+
+        Sums of elements themselves are too short for that: a piece would take as long to begin.
+        """
+        fetched, self.fetched = self.fetched, []
+        if any(map(self.storage.precision.of_elements, updates)):
+            return [*self.ahead_of_tile(fetched), *fold()]
+        self.in_pieces = True
         lines = fold()
         self.in_pieces = False
-        wishes = [line for name in fetched for line in self.ahead(name, "(n + at)", "piece")]
+        wishes = [self.ahead(name, self.storage.tile_of(name), "n", "piece", len(fetched), "at") for name in fetched]
         return [f"for at in range(0, n, {PIECE}):", *indented([f"piece = {PIECE} if at + {PIECE} < n else n - at", *wishes, *lines])]
 
-    def ahead(self, name: str, distance: str, count: str) -> list[str]:
-        """So many elements of an input that lie so far behind a tile are fetched."""
-        columns = "".join(f" * {self.size(axis)}" for axis in self.program.columns(self.program.inputs[name]))
-        line = LINE // int(self.signature.arrays[name][1])
-        return [f"ahead({self.storage.tile_of(name)}, {distance}{columns}, {count}{columns}, {line})"]
+    def ahead_of_tile(self, fetched: list[str], distance: str = "n") -> list[str]:
+        """What lies a tile behind one, or elsewhere, is fetched."""
+        return [self.ahead(name, self.storage.tile_of(name), distance, "n", len(fetched)) for name in fetched]
+
+    def ahead(self, name: str, tile: str, distance: str, count: str, inputs: int, at: str = "", size: Callable[[str], str] | None = None) -> str:
+        """As much of an input as a tile holds, so far behind it, is fetched in step with `count` elements of the tile; so are other inputs."""
+        columns = "".join(f" * {(size or self.size)(axis)}" for axis in self.program.columns(self.program.inputs[name]))
+        pages = max(1, PAGES // inputs)
+        each = f" // {pages}" if pages > 1 else ""
+        places = [f"{distance} + {at}{each}" if at else distance, f"{count}{each}", f"n{each}"]
+        return ", ".join([f"ahead({tile}", *(f"({place}){columns}" if columns else place for place in places), f"{pages}", f"{LINE // int(self.signature.arrays[name][1])})"])
 
     def _in_strips(self, function: Function, types: dict[str, str], body: Callable[..., None]) -> None:
         """A loop over the elements of a tile.  Where the next tile is to be fetched, strips of them go in step with that.
@@ -132,7 +145,7 @@ class StagePrinter(OrderedPrinter):
         function.open(axis)
         body("_lanes[lane]")
         each, results = function.nest.pop().lines, {self.held(name).name: self._lanes(function, self.held(name).name, type_) for name, type_ in types.items()}
-        strip = [*(line for name in fetched for line in self._ahead_of_strip(function, name)),
+        strip = [*(self._ahead_of_strip(function, name, len(fetched)) for name in fetched),
                  f"for lane in range({STRIP}):", *indented([f"{index} = i0 + lane", *each])]
         monoids = {self.held(u.name).name: (u.monoid, types[u.name]) for u in self.program.updates if u.name in types}
         for line in [f"for lane in range({STRIP}):", *indented([f"{lanes} = {name}" for name, lanes in results.items()]),
@@ -148,11 +161,10 @@ class StagePrinter(OrderedPrinter):
         self.buffers += [] if line in self.buffers else [line]
         return function.argument(f"{name}_lanes", f"lanes_{type_}_{number}") + "[lane]"
 
-    def _ahead_of_strip(self, function: Function, name: str) -> list[str]:
+    def _ahead_of_strip(self, function: Function, name: str, inputs: int) -> str:
         """What lies a tile behind a strip of an input is fetched."""
-        tile = function.argument(self.storage.names[name], self.storage.tile_of(name))
-        columns = "".join(f" * {function.argument(size, size)}" for size in map(self.size, self.program.columns(self.program.inputs[name])))
-        return [f"ahead({tile}, ({function.argument('n', 'n')} + i0){columns}, {STRIP}{columns}, {LINE // int(self.signature.arrays[name][1])})"]
+        tile, n = function.argument(self.storage.names[name], self.storage.tile_of(name)), function.argument("n", "n")
+        return self.ahead(name, tile, n, f"{STRIP}", inputs, "i0", lambda axis: function.argument(self.size(axis), self.size(axis)))
 
     def _groups(self, updates: list[Update]) -> dict[tuple[tuple[str, ...], bool], list[Update]]:
         """Updates that share a loop: over the same columns, and whether that is in float32 where it can."""
