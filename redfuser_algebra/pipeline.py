@@ -77,13 +77,19 @@ def refuted(operator: Operator, found: Discovery, settings: Settings) -> Discove
     if refusal is None or refusal.exhausted:
         return found
     refuting = refute_merge if found.form else refute
-    witness = refuting(found.cascade, operator.assume, refusal, params=operator.params)
+    witness = refuting(found.cascade, operator.assume, refusal, params=operator.params, again=operator.again)
     needed = passes(found.cascade, operator.assume, settings)
     return replace(found, refusal=replace(refusal, witness=witness, passes=needed))
 
 
+def _meets_itself(operator: Operator, axis: str) -> bool:
+    """Whether an axis is that of elements once more, which all meet those of the axis that they are given on."""
+    pair = paired(operator, axis)
+    return pair is not None and axis not in operator.inputs[pair[0]]
+
+
 def _cascades(operator: Operator, axis: str | None) -> tuple[Cascade, ...]:
-    found = cascades(operator)
+    found = tuple(cascade for cascade in cascades(operator) if cascade.axis == axis or not _meets_itself(operator, cascade.axis))
     if axis is not None and axis not in {cascade.axis for cascade in found}:
         extra = cascade_over(axis, operator)
         if not extra.reductions:

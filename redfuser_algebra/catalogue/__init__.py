@@ -21,16 +21,16 @@ from redfuser_algebra.catalogue import (  # noqa: F401  (each module enters its 
     fitting,
     order,
     ranked,
+    pairs,
     physics,
     streaming,
     recurrent,
 )
-from redfuser_algebra.catalogue.awaited import AWAITED
 from redfuser_algebra.catalogue.entry import ENTRIES, Entry
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import Operator
 
-__all__ = ["AWAITED", "Catalogue", "Entry", "operators"]
+__all__ = ["Catalogue", "Entry", "operators"]
 
 
 class UnknownOperator(OperatorError, KeyError):

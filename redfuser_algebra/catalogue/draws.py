@@ -75,7 +75,7 @@ def drawn(operator: Operator, kinds: Mapping[str, Draw | float] | Callable) -> C
     def inputs(rng: np.random.Generator, length: int) -> dict[str, np.ndarray | float]:
         given = kinds(rng, length) if callable(kinds) else kinds
         sizes = SIZES | {"l": length}
-        shapes = {name: tuple(sizes.get(axis, 3) for axis in axes) for name, axes in operator.inputs.items()}
+        shapes = {name: tuple(sizes.get(axis, 3) for axis in axes) for name, axes in operator.inputs.items() if name not in operator.again}
         arrays = {name: _value(given.get(name, normal), rng, shape) for name, shape in shapes.items()}
         return arrays | {name: given[name] for name in operator.params if name in given}
 

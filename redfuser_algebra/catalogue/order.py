@@ -21,6 +21,13 @@ def median(x: "l"):
     return ra.median(x, "l")
 
 
+@entry(source="scipy.stats.median_abs_deviation; river MAD", verdict="not fusable", reason="order-statistic",
+       reference=lambda x: np.median(np.abs(x - np.median(x))))
+def median_abs_deviation(x: "l"):
+    """y = median |x_l − median x|."""
+    return ra.median(ra.abs(x - ra.median(x, "l")), "l")
+
+
 @entry(source="scipy.stats.iqr; river IQR", verdict="not fusable", reason="order-statistic",
        reference=lambda x: np.subtract(*np.quantile(x, [0.75, 0.25])))
 def iqr(x: "l"):

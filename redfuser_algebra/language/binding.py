@@ -49,7 +49,7 @@ class Signature:
 
     def __str__(self) -> str:
         scalars = [name if default is None else f"{name}={default}" for name, default in self.params.items()]
-        arrays = ", ".join(f"{name}[{', '.join(axes)}]" for name, axes in self.inputs.items())
+        arrays = ", ".join(f"{name}[{', '.join(axes)}]{'=' * (name in self.again)}{self.again.get(name, '')}" for name, axes in self.inputs.items())
         return f"{self.name}({'; '.join(filter(None, (arrays, ', '.join(scalars))))})"
 
 

@@ -135,7 +135,8 @@ def paired(operator: Operator, axis: str) -> tuple[str, str] | None:
 
 def _sums_pairs(term: Expr, pair: set[str]) -> bool:
     """Whether a reduction over one axis of a pair is of reductions over the other that vary along both."""
-    return any(_reduces(part) and {term.axis, part.axis} == pair <= set(part.body.axes) for part in subterms(*term.args))
+    return any(_reduces(part) and {term.axis, part.axis} == pair <= {axis for arg in part.args for axis in arg.axes}
+               for part in subterms(*term.args))
 
 
 def cascade_over(axis: str, operator: Operator) -> Cascade:

@@ -16,7 +16,7 @@ from redfuser_algebra.language.operator import Operator, Scalar, define
 from redfuser_algebra.language.program import NUMBERS, Program, names_in, read_program
 
 HEADER = re.compile(r"\s*([^\W\d]\w*)\s*\(([^()]*)\)\s*(?:->\s*([^:\n]*?)\s*)?:(.*)", re.DOTALL)
-ITEM = re.compile(r"\s*([^\W\d]\w*)\s*(?:\[([^\]]*)\]|=\s*([^,;\s]+))?\s*(?:[,;]|$)")
+ITEM = re.compile(r"\s*([^\W\d]\w*)\s*(?:\[([^\]]*)\])?(?:\s*=\s*([^,;\s]+))?\s*(?:[,;]|$)")
 
 Inputs = dict[str, tuple[str, ...]]
 Params = dict[str, Scalar | None]
@@ -38,15 +38,15 @@ def parse_operator(text: str, name: str = "formula") -> Operator:
     """
     header = HEADER.fullmatch(text) if isinstance(text, str) else None
     program = read_program(header[4] if header else text)
-    inputs, params = _declared(header[2]) if header else _inferred(program)
+    inputs, params, again = _declared(header[2]) if header else (*_inferred(program), {})
     reader = Reader(program, inputs, params, {})
     assume = tuple(map(reader.read, program.assume))
     return define(header[1] if header else name, inputs, params, _result(program, reader), assume,
-                  order=header[3] if header else None)
+                  order=header[3] if header else None, again=again)
 
 
-def _declared(text: str) -> tuple[Inputs, Params]:
-    inputs, params, place = {}, {}, 0
+def _declared(text: str) -> tuple[Inputs, Params, dict[str, str]]:
+    inputs, params, again, place = {}, {}, {}, 0
     while text[place:].strip():
         item = ITEM.match(text, place)
         if item is None or item[1] in inputs or item[1] in params:
@@ -54,10 +54,11 @@ def _declared(text: str) -> tuple[Inputs, Params]:
                                 "list each input with its axes and then each scalar: (Q[m, k], K[l, k]; scale=1.0)")
         if item[2] is not None:
             inputs[item[1]] = tuple(item[2].replace(",", " ").split())
+            again |= {} if item[3] is None else {item[1]: item[3]}
         else:
             params[item[1]] = None if item[3] is None else _default(item[1], item[3])
         place = item.end()
-    return inputs, params
+    return inputs, params, again
 
 
 def _default(name: str, text: str) -> Scalar:

@@ -156,8 +156,9 @@ class Operator:
 def operator(function: Callable | None = None, *, name: str | None = None, assume: str = "") -> Operator | Callable:
     """The operator that a function describes; use as `@operator` or `@operator(assume="x > 0, w >= 0")`.
 
-    A parameter annotated with a string of axis names is an array (`Q: "m k"`; `""` has no axes); one annotated
-    float, int or bool, or with a numeric default, is a scalar.  A return annotation such as `"m j"` fixes the order
+    A parameter annotated with a string of axis names is an array (`Q: "m k"`; `""` has no axes), and with the name of
+    another one as its default it is that array once more (`y: "k" = "x"`); one annotated float, int or bool, or with a
+    numeric default, is a scalar.  A return annotation such as `"m j"` fixes the order
     of the output's dimensions; a comma separates several outputs.  What operators used inside assume is assumed of
     what they are given here.  Raises OperatorError if the function raises or
     returns something other than expressions.
@@ -165,7 +166,7 @@ def operator(function: Callable | None = None, *, name: str | None = None, assum
     if function is None:
         return lambda function: operator(function, name=name, assume=assume)
     name = name or function.__name__
-    inputs, params = _declared(name, function)
+    inputs, params, again = _declared(name, function)
     around = _assumed.set({})
     try:
         result, assumed = _traced(name, function, inputs, params), tuple(_assumed.get())
@@ -175,7 +176,7 @@ def operator(function: Callable | None = None, *, name: str | None = None, assum
     conditions = parse_all(assume, inputs, params) if assume else ()
     conditions = tuple(dict.fromkeys((*conditions, *filter(_has_subject, assumed))))
     return define(name, inputs, params, result, conditions, inspect.getdoc(function) or "",
-                  order if isinstance(order, str) and order not in SCALAR_TYPES else None)
+                  order if isinstance(order, str) and order not in SCALAR_TYPES else None, again)
 
 
 def _has_subject(condition: Expr) -> bool:
@@ -191,6 +192,7 @@ def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str
     """
     outputs, structure = _unpacked(name, result)
     _check_names(name, inputs, params)
+    _check_copies(name, inputs, again)
     _check_leaves(name, inputs, params, (*outputs, *assume))
     _check_tops(name, outputs)
     axes = tuple(dict.fromkeys([axis for own in inputs.values() for axis in own] + list(_tops(outputs))))
@@ -199,8 +201,8 @@ def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str
                     *_ordered(name, output_axes, order), dict(again))
 
 
-def _declared(name: str, function: Callable) -> tuple[dict, dict]:
-    inputs, params = {}, {}
+def _declared(name: str, function: Callable) -> tuple[dict, dict, dict]:
+    inputs, params, again = {}, {}, {}
     for parameter in inspect.signature(function).parameters.values():
         annotation = _annotation(function, parameter.annotation)
         default = None if parameter.default is parameter.empty else parameter.default
@@ -209,11 +211,12 @@ def _declared(name: str, function: Callable) -> tuple[dict, dict]:
                                 "name every input and give it its axes")
         if annotation in SCALAR_TYPES or annotation is None and isinstance(default, Scalar):
             params[parameter.name] = _checked_default(name, parameter.name, default)
-        elif isinstance(annotation, str) and default is None:
+        elif isinstance(annotation, str) and (default is None or isinstance(default, str)):
             inputs[parameter.name] = tuple(annotation.split())
+            again |= {} if default is None else {parameter.name: default}
         else:
             _refuse_parameter(name, parameter)
-    return inputs, params
+    return inputs, params, again
 
 
 def _annotation(function: Callable, raw: object) -> str | None:
@@ -243,7 +246,8 @@ def _checked_default(operator: str, name: str, default: object) -> Scalar | None
 def _refuse_parameter(operator: str, parameter: inspect.Parameter) -> None:
     if isinstance(parameter.annotation, str) and parameter.default is not parameter.empty:
         raise OperatorError(f"operator {operator} with a default for the array {parameter.name}",
-                            "only scalars have defaults", "leave the default out")
+                            "only scalars have defaults",
+                            'leave the default out, or give the name of the input that it is once more: y: "k" = "x"')
     raise OperatorError(f"operator {operator} with the parameter {parameter.name}",
                         "nothing says whether it is an array or a scalar",
                         f'name its axes, as in {parameter.name}: "l", or write {parameter.name}: float')
@@ -309,6 +313,13 @@ def is_name(name: object) -> bool:
     """Whether formulas can speak of something under this name."""
     return (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
             and unicodedata.normalize("NFKC", name) == name and name != "inf" and name != "nan")
+
+
+def _check_copies(operator: str, inputs: Mapping, again: Mapping[str, str]) -> None:
+    for name, source in again.items():
+        if source not in inputs or source in again or len(inputs[source]) != len(inputs[name]):
+            raise OperatorError(f"operator {operator} with {name} = {source!r}", f"{source} is no input of its own with as many axes as {name}",
+                                "name an input that has no default")
 
 
 def _check_leaves(operator: str, inputs: Mapping, params: Mapping, roots: tuple[Expr, ...]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.cascade import Cascade, Reduction
@@ -18,42 +19,47 @@ from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_dis
 from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
 from redfuser_algebra.prove.refutation.independence import Found, independent
 from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
+from redfuser_algebra.prove.refutation.patterns import seen_by_order, told_apart
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
-from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, ROUNDING, THRESHOLD, blame
+from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, PAIRWISE, ROUNDING, THRESHOLD, UNBOUNDED_STATE, blame
+from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
 _FOR_RANKS = 3
 """How much more is spent where elements are put in order."""
 BUDGET = 1_500_000
 """Array entries after which no new experiment is started: a second or two."""
+NONE: Mapping[str, str] = MappingProxyType({})
+"""No input is another one once more."""
 
 
 def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
-           params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
+           params: Mapping[str, Scalar | None] | None = None, again: Mapping[str, str] = NONE) -> Witness | None:
     """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
 
-    `params` are the operator's parameters with their defaults.  Never a witness for a body that is certainly of finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
+    `params` are the operator's parameters with their defaults, and `again` its inputs that are another one once more.  Never a witness for a body that is certainly of finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
     """
     if any(term.op == "reduce" and term.attrs[2] == cascade.axis for term in subterms(*_formulas(cascade))):
         return None
-    if of_finite_rank(refusal.reduction, cascade.axis) or windowed(subterms(*_formulas(cascade)), cascade.axis):
+    others = frozenset(own for _, own in posed(cascade, assume, again=again).copies.values())
+    if of_finite_rank(refusal.reduction, cascade.axis, others) or windowed(subterms(*_formulas(cascade)), cascade.axis):
         return None
-    return _sought(cascade, assume, refusal, budget, params)
+    return _sought(cascade, assume, refusal, budget, params, again)
 
 
 def refute_merge(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int = BUDGET,
-                 params: Mapping[str, Scalar | None] | None = None) -> Witness | None:
+                 params: Mapping[str, Scalar | None] | None = None, again: Mapping[str, str] = NONE) -> Witness | None:
     """A witness that no bounded state of a part merges with what precedes it, though one goes on from element to element, or None."""
-    return _sought(cascade, assume, refusal, budget, params, behind=True)
+    return _sought(cascade, assume, refusal, budget, params, again, behind=True)
 
 
 def _sought(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget: int, params: Mapping[str, Scalar | None] | None,
-            behind: bool = False) -> Witness | None:
+            again: Mapping[str, str], behind: bool = False) -> Witness | None:
     """What is found within the budget about a state of all that has been seen, or of a part with something `behind` it."""
     effort = Effort(budget)
     for values in _parameters(params or {}):
-        problem = posed(cascade, assume, values, behind=behind)
+        problem = posed(cascade, assume, values, behind, again)
         effort.left += _FOR_RANKS * budget if problem.growing and not behind else 0
         if problem.coordinates and not effort.over:
             try:
@@ -78,6 +84,9 @@ def _parameters(params: Mapping[str, Scalar | None]) -> list[dict[str, Fraction]
 
 
 def _witness(problem: Problem, reduction: Reduction, refusal: Refusal, effort: Effort) -> Witness | None:
+    if (problem.copies or problem.behind) and seen_by_order(problem):
+        told = told_apart(problem, reduction, effort)
+        return told and FoolingSet(_unbounded(problem, reduction), reduction, problem, told.prefix, told.columns, {}, told.steerings)
     if is_discrete(problem, reduction):
         jumps = crossed(problem, reduction, effort)
         if jumps:
@@ -106,14 +115,23 @@ def _precise(problem: Problem, refusal: Refusal, found: Found, field: Field) -> 
         return None
     evaluation = evaluation_of(problem, field, found.prefix, moving, suffixes)
     minors_written = {order: written(value) for order, value in minors.items()}
-    if problem.behind:
-        return Independence(ONLINE, problem.own(refusal.reduction), problem, found.prefix, found.columns, minors_written, suffixes, seen,
+    if problem.behind or problem.copies:
+        reduction = problem.own(refusal.reduction)
+        return Independence(_unbounded(problem, reduction), reduction, problem, found.prefix, found.columns, minors_written, suffixes, seen,
                             {}, None, field.bits)
     to_blame = blame(problem, _suspects(problem, refusal.reduction.name), evaluation, len(found.prefix))
     return Independence(
         to_blame.reason, to_blame.reduction, problem, found.prefix, found.columns,
         minors_written, suffixes, seen,
         pivot_values(evaluation, problem, refusal.pivots), to_blame.table, field.bits)
+
+
+def _unbounded(problem: Problem, reduction: Reduction) -> str:
+    """Why parts do not merge; of elements that meet one another, whether they are summed pair by pair."""
+    if problem.behind:
+        return ONLINE
+    inner = [term for term in subterms(*reduction.elements) if term.op in ("reduce", "scan") and term.axis in problem.growing]
+    return PAIRWISE if all(term.monoid == "sum" for term in (reduction, *inner)) else UNBOUNDED_STATE
 
 
 def _suspects(problem: Problem, refused: str) -> list[Reduction]:

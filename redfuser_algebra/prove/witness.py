@@ -27,7 +27,7 @@ from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, Number, b
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
 from redfuser_algebra.prove.refutation.reason import (
-    ENVELOPE, ONLINE, ORDER_STATISTIC, ROUNDING, THRESHOLD, UNBOUNDED_RANK, Table, bodies, flip_at, kernel_at)
+    ENVELOPE, ONLINE, ORDER_STATISTIC, PAIRWISE, ROUNDING, THRESHOLD, UNBOUNDED_RANK, UNBOUNDED_STATE, Table, bodies, flip_at, kernel_at)
 
 _HEADLINES = {
     UNBOUNDED_RANK: "F(x; p) is not a sum of finitely many products g(x)·h(p)",
@@ -35,6 +35,8 @@ _HEADLINES = {
     ORDER_STATISTIC: "which element has a rank depends on all elements, and later ones move the ranks",
     ENVELOPE: "ever more elements can win, each at a pivot of its own",
     ROUNDING: "a rounding sits between the pivot and the reduction, and does not commute with moving the pivot",
+    PAIRWISE: "every element meets every other, and all of them tell in what comes later",
+    UNBOUNDED_STATE: "ever more of the elements tell in what comes later",
     ONLINE: "what a part makes of the state that comes to it takes ever more numbers to say",
 }
 _SHOWN = 4
@@ -86,9 +88,9 @@ class Witness:
             "reduction": f"{self.reduction.name} = {self.reduction.source}",
             "outputs": [str(output) for output in problem.outputs], "assume": [str(term) for term in problem.assume],
             "axis": problem.axis, "sizes": problem.sizes, "parameters": {k: str(v) for k, v in problem.params.items()},
-            "others": {name: _texts(values) for name, (_, values) in problem.others.items()},
+            "others": {name: numbers_as_text(values) for name, (_, values) in problem.others.items()},
             "coordinates": [coordinate_name(problem, at) for at in range(len(problem.coordinates))],
-            "prefix": _texts(self.prefix), "columns": [list(column) for column in self.columns],
+            "prefix": numbers_as_text(self.prefix), "columns": [list(column) for column in self.columns],
             "determinants": {str(order): value for order, value in self.determinants.items()}, **self._facts()}
         return json.dumps(facts, indent=2, ensure_ascii=False)
 
@@ -148,7 +150,7 @@ class Independence(Witness):
 
     def _facts(self) -> dict[str, object]:
         table = self.table
-        return {"suffixes": [_texts(suffix) for suffix in self.suffixes],
+        return {"suffixes": [numbers_as_text(suffix) for suffix in self.suffixes],
                 "seen": [[seen.output, list(seen.place)] for seen in self.seen],
                 "pivots": {name: list(values) for name, values in self.pivots.items()}, "bits": self.bits,
                 "table": table and {"elements": table.elements, "suffixes": table.suffixes, "values": table.values,
@@ -200,7 +202,7 @@ class Crossings(Witness):
 
     def _facts(self) -> dict[str, object]:
         return {"jumps": [
-            {"suffix": _texts(jump.still), "steered": jump.steered, "low": str(jump.low), "high": str(jump.high),
+            {"suffix": numbers_as_text(jump.still), "steered": jump.steered, "low": str(jump.low), "high": str(jump.high),
              "seen": [jump.seen.output, list(jump.seen.place)]} for jump in self.jumps]}
 
     def __str__(self) -> str:
@@ -281,5 +283,6 @@ def _short(text: str) -> str:
     return digits if "e" in digits else f"{float(Fraction(digits)):.6g}"
 
 
-def _texts(elements: np.ndarray) -> list:
+def numbers_as_text(elements: np.ndarray) -> list:
+    """Numbers as they are written in JSON."""
     return np.asarray(np.frompyfunc(str, 1, 1)(elements)).tolist()

@@ -16,18 +16,23 @@ _OF_SUMS = ("exp", "exp2", "expm1", "sin", "cos")
 
 
 class Separation:
-    """How a body mixes elements, which vary along `axis`, with pivots, which are symbols of earlier results."""
+    """How a body mixes elements, which vary along `axis`, with pivots: symbols of earlier results, and elements along `others`."""
 
-    def __init__(self, axis: str) -> None:
-        self.axis = axis
+    def __init__(self, axis: str, others: frozenset[str] = frozenset()) -> None:
+        self.axis, self.others = axis, others
+
+    def moves(self, term: Expr) -> bool:
+        """Whether a term sees a pivot."""
+        return any(part.op == "symbol" or part.op == "size" and part.axis == self.axis or not self.others.isdisjoint(part.axes)
+                   for part in subterms(term))
 
     def one_sided(self, term: Expr) -> bool:
         """Whether a term is free of pivots or free of elements."""
-        return self.axis not in term.axes or not _moves(term, self.axis)
+        return self.axis not in term.axes or not self.moves(term)
 
     def constant(self, term: Expr) -> bool:
         """Whether a term is free of both."""
-        return self.axis not in term.axes and not _moves(term, self.axis)
+        return self.axis not in term.axes and not self.moves(term)
 
     def additive(self, term: Expr) -> bool:
         """Whether a term is g(x) + h(p)."""
@@ -72,13 +77,9 @@ class Separation:
                 or term.op in _OF_PRODUCTS and self.multiplicative(term.args[0]))
 
 
-def _moves(term: Expr, axis: str) -> bool:
-    return any(part.op == "symbol" or part.op == "size" and part.axis == axis for part in subterms(term))
-
-
-def of_finite_rank(reduction: Reduction, axis: str) -> bool:
-    """Whether a sum is certainly one of finite rank, whatever the laws make of it."""
-    separation = Separation(axis)
+def of_finite_rank(reduction: Reduction, axis: str, others: frozenset[str] = frozenset()) -> bool:
+    """Whether a sum is certainly one of finite rank, whatever the laws make of it; `others` are axes of the same elements."""
+    separation = Separation(axis, others)
     mask = reduction.mask
     return reduction.monoid == "sum" and separation.finite(reduction.body) and (
         mask is None or separation.one_sided(mask))
@@ -89,8 +90,15 @@ def windowed(terms: list[Expr], axis: str) -> bool:
     return any(_bounds_position(term, axis) for term in terms if term.op in _COMPARED)
 
 
+def _holds_position(term: Expr, axis: str) -> bool:
+    """Whether a position is part of a term otherwise than in the order of two positions."""
+    if term.op in COMPARISONS and all(arg.op == "index" for arg in term.args):
+        return False
+    return term.op == "index" and term.axis == axis or any(_holds_position(arg, axis) for arg in term.args)
+
+
 def _bounds_position(term: Expr, axis: str) -> bool:
-    positioned = [any(part.op == "index" and part.axis == axis for part in subterms(arg)) for arg in term.args]
+    positioned = [_holds_position(arg, axis) for arg in term.args]
     if not any(positioned):
         return False
     others = [arg for arg, has in zip(term.args, positioned, strict=True) if not has]

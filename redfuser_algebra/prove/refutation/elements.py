@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from math import cos, gcd, pi, sin
 
 import numpy as np
@@ -157,6 +157,17 @@ def pads(count: int, width: int, often: int = 1) -> Iterator[Shape]:
         yield Shape(prefix, (outside, [_padding(length, width, along, far // 2, far - far // 2) for far in numbers]))
 
 
+def centred(count: int, width: int) -> Iterator[Shape]:
+    """A ramp with suffixes of one element more, ever more of them near 0 and the rest far below: deviations from the middle."""
+    for along in range(min(width, _MOST)):
+        pool = []
+        for near in strides(list(range(1, count + 1))):
+            suffix = _ramp(count + 1, 1, 0).repeat(width, axis=1) + STILL
+            suffix[:, along] = [Fraction(1, 2 ** at) if at <= near else Fraction(-_FAR - at) for at in range(1, count + 2)]
+            pool.append(suffix)
+        yield Shape(_ramp(count, width, along), (pool,), (along,))
+
+
 def scaled(count: int, width: int) -> Iterator[Shape]:
     """A ramp at several scales, with suffixes of one element that steer in small steps: sums over the largest then hold few or many."""
     steered = strides([4 * k + Fraction(3, 13) for k in range(-20, 160)])
@@ -257,6 +268,20 @@ def pairs(count: int, width: int) -> Iterator[Shape]:
             suffix[:, along] = first, second + STILL
             pool.append(suffix)
         yield Shape(_ramp(count, width, along), (pool,))
+
+
+def stairs(count: int, width: int) -> list[np.ndarray]:
+    """Elements that grow in every coordinate, and from one coordinate to the next, or to the one before."""
+    up = np.array([[1 + at + Fraction(2 * place, 2 * width + 1) for place in range(width)] for at in range(count)], object)
+    return [up, up[:, ::-1]] if width > 1 else [up]
+
+
+def flights(count: int, width: int) -> Iterator[Shape]:
+    """Stairs with suffixes of one element that steer one coordinate, the others below all elements or above them."""
+    for prefix, steered, other in product(stairs(count, width), range(min(width, _MOST)), (-_FAR, _FAR)):
+        pool = np.full((count, width), Fraction(other), object)
+        pool[:, steered] = strides([k - _QUARTER / width for k in range(1, count + 1)])
+        yield Shape(prefix, ([suffix[None] for suffix in pool],))
 
 
 def circles(count: int, width: int, radius: int = 1000) -> Iterator[Shape]:

@@ -86,8 +86,8 @@ class Evaluation:
     """
 
     def __init__(self, setting: Setting, rules: Mapping[str, Callable[[Evaluation, Expr], Node]],
-                 side: int | None = None) -> None:
-        self.setting, self.field, self.side, self._rules = setting, setting.field, side, rules
+                 side: int | None = None, vanishes: Callable[[Evaluation, tuple], np.ndarray] | None = None) -> None:
+        self.setting, self.field, self.side, self._rules, self._vanishes = setting, setting.field, side, rules, vanishes
         self.nodes: dict[Expr, Node] = {}
         self.picked: dict[Expr, np.ndarray] = {}
         self.passed: dict[Expr, tuple[Evaluation, ...]] = {}
@@ -103,7 +103,7 @@ class Evaluation:
 
     def beside(self, nodes: Mapping[Expr, Node]) -> Evaluation:
         """An evaluation of its own in the same setting, in which some terms have these nodes."""
-        made = Evaluation(self.setting, self._rules, self.side)
+        made = Evaluation(self.setting, self._rules, self.side, self._vanishes)
         made.nodes.update(nodes)
         return made
 
@@ -152,14 +152,24 @@ class Evaluation:
 
         Equal numbers are certainly equal if they are fixed, or one and the same number.
         """
-        found = np.asarray(np.frompyfunc(self.field.order, 2, 1)(a.value, b.value)).astype(int)
+        found = self.field.orders(a.value, b.value)
         undecided = (found == OPEN) | ((found == 0) & ~(a.fixed & b.fixed) & ~same(a.value, b.value))
+        undecided &= ~self._always(undecided & (found == 0), sides)
         if undecided.any():
-            seeds = tuple((side, np.where(undecided, sign * self.one, self.zero))
-                          for side, sign in zip(sides, (1, -1), strict=False))
+            seeds = self._seeds(undecided, sides)
             self.open(Choice(frozenset(sides) if len(sides) == 2 else term, undecided, seeds))
             found = np.where(undecided, self.side or 0, found)
         return found
+
+    def _seeds(self, places: np.ndarray, sides: tuple[Expr, ...]) -> tuple[tuple[Expr, np.ndarray], ...]:
+        return tuple((side, np.where(places, sign * self.one, self.zero)) for side, sign in zip(sides, (1, -1), strict=False))
+
+    def _always(self, equal: np.ndarray, sides: tuple[Expr, ...]) -> np.ndarray:
+        """Where equal rationals are equal for all numbers nearby; looked at if a continuation has one such pair at most."""
+        here = equal.reshape(len(equal), -1)
+        if self.field.bits or self._vanishes is None or not equal.any() or (here.sum(axis=1) > 1).any() or len(equal) < self.setting.continuations:
+            return np.zeros(equal.shape, bool)
+        return equal & self._vanishes(self, self._seeds(equal, sides)).reshape(-1, *[1] * (equal.ndim - 1))
 
     def open(self, choice: Choice) -> None:
         """Take note of a choice that cannot be made."""

@@ -115,7 +115,7 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
         if best is None:
             best, found, tied = entry, np.where(takes, position, NOTHING), np.zeros(takes.shape, bool)
             continue
-        order = np.asarray(np.frompyfunc(evaluation.field.order, 2, 1)(entry.value, best.value)).astype(int)
+        order = evaluation.field.orders(entry.value, best.value)
         rivals = takes & (found != NOTHING)
         order = _settled(evaluation, term, order, rivals & (order == OPEN), found, position, dim)
         better = takes & (~rivals | ((order < 0) if term.monoid in SMALLEST else (order > 0)))

@@ -22,12 +22,31 @@ Pulled = tuple[np.ndarray | None, ...]
 
 def evaluated(setting: Setting, side: int | None = None) -> Evaluation:
     """An evaluation that knows every operation; open choices are answered with `side` if it is given."""
-    return Evaluation(setting, {**ELEMENTWISE, "reduce": folded, "scan": stepped}, side)
+    return Evaluation(setting, {**ELEMENTWISE, "reduce": folded, "scan": stepped}, side, vanishes)
+
+
+def vanishes(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> np.ndarray:
+    """In which continuations Σ seed · term is 0 for all numbers nearby, where it is 0 here: it is affine there, with slope 0."""
+    if not all(_affine(evaluation, term) for term in subterms(*(term for term, _ in seeds))):
+        return np.zeros(evaluation.setting.continuations, bool)
+    slopes = gradient(evaluation, seeds).values()
+    still = [np.equal(slope, 0).astype(bool).reshape(len(slope), -1).all(axis=1) for slope in slopes]
+    return np.logical_and.reduce([np.ones(evaluation.setting.continuations, bool), *still])
+
+
+def _affine(evaluation: Evaluation, term: Expr) -> bool:
+    """Whether a term is affine in its operands, or does not move, near numbers at which no choice is a tie."""
+    moving = [not evaluation.nodes[arg].fixed.all() for arg in term.args if arg in evaluation.nodes]
+    return term.op in _AFFINE or not any(moving) or moving == [True, False] and term.op in ("multiply", "divide") or \
+        moving == [False, True] and term.op == "multiply" or term.op == "reduce" and term.monoid != "prod"
 
 
 def gradient(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[str, np.ndarray]:
     """∂(Σ seed · term)/∂x for each moving input x, per continuation.  Raises Unsupported."""
     return {term.name: weight for term, weight in _weights(evaluation, seeds).items() if term.op == "input"}
+
+
+_AFFINE = ("add", "subtract", "negative", "where", "maximum", "minimum", "abs")
 
 
 def _weights(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -> dict[Expr, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
-    ALL, OTHERS, OWN, Domain, Shape, circles, crowds, finer, geometric, geometric_negative, geometric_unit,
+    ALL, OTHERS, OWN, Domain, Shape, centred, circles, crowds, finer, flights, geometric, geometric_negative, geometric_unit,
     hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, unit,
     walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
@@ -77,7 +77,8 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
     for domains, always in domains_of(problem):
         if not used or always:
             shapes = list(_simple(problem, domains))
-            if _has_values(problem, shapes[0], domains, effort):
+            fields = (RATIONAL, balls(_BITS[0])) if problem.rational else (balls(_BITS[0]),)
+            if any(_has_values(problem, shapes[0], domains, field, effort) for field in fields):
                 used.append(domains)
                 yield from ((shape, domains) for shape in shapes)
     for domains in used:
@@ -86,9 +87,8 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
         yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often))
 
 
-def _has_values(problem: Problem, shape: Shape, domains: list[Domain], effort: Effort) -> bool:
+def _has_values(problem: Problem, shape: Shape, domains: list[Domain], field: Field, effort: Effort) -> bool:
     """Whether the operator has a certain value after some suffix of a shape."""
-    field = balls(_BITS[0])
     suffixes = [mapped(suffix, domains) for pool in shape.pools for suffix in pool[:_LOOKS]]
     with working(field):
         try:
@@ -143,10 +143,14 @@ def _hold(problem: Problem, conditions: list[Expr], domain: Domain) -> bool:
 
 def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     width, count = len(problem.coordinates), problem.order + SPARE
-    if problem.growing and any(term.op == "scan" for term in subterms(*problem.outputs)):
+    if problem.ranked and any(term.op == "scan" for term in subterms(*problem.outputs)):
         yield from scaled(2 * count, width)
-    if problem.growing:
+    if problem.rational and len(problem.ranked) > 1:
+        yield from centred(count, width)
+    if problem.ranked:
         yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2))
+    if problem.copies:
+        yield from flights(count, width)
     yield from ramps(count, width, OWN)
     if problem.behind:
         yield from walks(count, width)

@@ -54,6 +54,12 @@ class Field:
         made[:] = [self.number(value) for value in given.flat]
         return made.reshape(given.shape)
 
+    def orders(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """−1, 0 or 1 for each pair of entries, or OPEN."""
+        if not self.bits:
+            return np.greater(a, b).astype(int) - np.less(a, b)
+        return np.asarray(np.frompyfunc(self.order, 2, 1)(a, b)).astype(int)
+
 
 def fraction(value: object) -> Fraction:
     """A number as the decimal it is written as: 0.2 is 1/5."""

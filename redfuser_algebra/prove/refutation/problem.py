@@ -6,10 +6,11 @@ coordinate) into evaluations, and evaluations into observations and their exact 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class Problem:
     """A cascade with the sizes of its other axes, the values of what does not vary along l, and its parameters.
 
     `behind`: the prefix comes last, after the elements that steer, as a part that is to be merged with what precedes it.
+    `copies` are the inputs that hold the elements once more, each with the input that it copies and its own axis for them.
     """
 
     cascade: Cascade
@@ -61,6 +63,7 @@ class Problem:
     others: dict[str, tuple[tuple[str, ...], np.ndarray]]
     params: dict[str, Fraction]
     behind: bool = False
+    copies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> int:
@@ -102,12 +105,17 @@ class Problem:
 
     @cached_property
     def growing(self) -> dict[str, Expr]:
-        """The axes of those top-k that keep more elements the more there are, with their lengths, inner ones first."""
-        found: dict[str, Expr] = {}
+        """The axes that are longer the more elements there are, with their lengths: those of copies, and of top-k, inner ones first."""
+        found = {own: Expr("size", (), (self.axis,)) for _, own in self.copies.values()}
         for term in subterms(*self.outputs):
             if term.count is not None and any(keeps_ever_more(term.count, axis) for axis in (self.axis, *found)):
                 found[term.attrs[2]] = term.count
         return found
+
+    @property
+    def ranked(self) -> list[str]:
+        """The axes of elements in order."""
+        return [axis for axis in self.growing if axis not in dict(self.copies.values()).values()]
 
     @cached_property
     def rational(self) -> bool:
@@ -129,12 +137,18 @@ class Problem:
         for name, (axes, values) in self.others.items():
             arrays[name] = self._placed(axes, field.array(values))
             moves[name] = np.zeros(arrays[name].shape, bool)
+        for name, (source, own) in self.copies.items():
+            arrays[name], moves[name] = (self._turned(each[source], own) for each in (arrays, moves))
         starts = {axis: length - 1 for axis in self.axes if self.sizes.get(axis) == 1 and axis not in (self.axis, *self.growing)}
         sizes = {**self.sizes, self.axis: length}
         for axis, count in self.growing.items():
             sizes[axis] = int(number_at(count, sizes, self.params))
         setting = Setting(field, self.axes, sizes, arrays, moves, self.params, len(suffixes), starts)
         return evaluated(setting, side)
+
+    def _turned(self, array: np.ndarray, own: str) -> np.ndarray:
+        """A laid-out array with its elements along the axis of a copy, or the other way round."""
+        return np.swapaxes(array, 1 + self.axes.index(self.axis), 1 + self.axes.index(own))
 
     def part(self, count: int, length: int) -> slice:
         """Where the prefix is among all elements."""
@@ -206,18 +220,23 @@ class Problem:
         """Derivatives by input as one array: continuations × elements × coordinates."""
         setting = evaluation.setting
         result = np.full((setting.continuations, setting.sizes[self.axis], len(self.coordinates)), evaluation.zero, object)
+        for copy, (source, own) in self.copies.items():
+            if copy in found:
+                turned = self._turned(found[copy], own)
+                found = found | {source: found[source] + turned if source in found else turned}
         for at, (name, place) in enumerate(self.coordinates):
             if name in found:
                 result[:, :, at] = found[name][self._place(name, place, slice(None))]
         return result
 
 
-def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fraction] | None = None, behind: bool = False) -> Problem:
+def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fraction] | None = None, behind: bool = False,
+          again: Mapping[str, str] = MappingProxyType({})) -> Problem:
     """The problem of a cascade, with axes as short as its formulas allow.
 
     `given` are values of parameters; others are 1/2, or 2 if they count.  A rounding that may be regrouped
     (`reassociate=True`) is left out: what it would refuse, the user has allowed.  Where parts are to merge (`behind`), a map
-    stands for the states that it goes on from.
+    stands for the states that it goes on from.  `again` says which inputs are another one once more.
     """
     cascade = replace(cascade, reductions=tuple(_regrouped(reduction) for reduction in cascade.reductions))
     results = {reduction.symbol: reduction.source for reduction in cascade.reductions}
@@ -226,8 +245,11 @@ def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fracti
     terms = subterms(*outputs, *assume)
     sizes = {axis: _length(axis, cascade, terms) for axis in _axes_of((*outputs, *assume)) if axis != cascade.axis}
     inputs = {term.name: term.axes for term in terms if term.op == "input"}
+    copies = copies_of(inputs, again, cascade)
     coordinates, others = [], {}
     for name, axes in inputs.items():
+        if name in copies:
+            continue
         shape = [sizes[axis] for axis in axes if axis != cascade.axis]
         if cascade.axis in axes:
             coordinates += [(name, place) for place in np.ndindex(*shape)]
@@ -235,7 +257,19 @@ def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fracti
             others[name] = axes, _spread(shape) / (_SMALL if behind else 1)
     params = {term.name: (given or {}).get(term.name, Fraction(2) if _counts(term, terms) else Fraction(1, 2))
               for term in terms if term.op == "param"}
-    return Problem(cascade, assume, outputs, sizes, tuple(coordinates), others, params, behind)
+    return Problem(cascade, assume, outputs, sizes, tuple(coordinates), others, params, behind, copies)
+
+
+def copies_of(inputs: Mapping[str, tuple[str, ...]], again: Mapping[str, str], cascade: Cascade) -> dict[str, tuple[str, str]]:
+    """The inputs that hold the elements of another one once more along an axis that no output keeps: that one, and the axis."""
+    first = {again.get(name, name): name for name, axes in inputs.items() if cascade.axis in axes}
+    found = {}
+    for name, axes in inputs.items():
+        source = first.get(again.get(name, name), name)
+        own = [axis for axis in axes if axis not in inputs[source]]
+        if len(own) == 1 and cascade.axis not in axes and not any(own[0] in output.axes for output in cascade.outputs):
+            found[name] = source, own[0]
+    return found
 
 
 def _regrouped(reduction: Reduction) -> Reduction:

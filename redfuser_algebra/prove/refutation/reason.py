@@ -21,8 +21,8 @@ from redfuser_algebra.prove.refutation.numbers import is_finite, written
 from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.rank import Basis, determinants
 
-UNBOUNDED_RANK, THRESHOLD, ENVELOPE, ROUNDING, ORDER_STATISTIC, ONLINE = (
-    "unbounded-rank", "threshold", "envelope", "rounding", "order-statistic", "online-only")
+UNBOUNDED_RANK, THRESHOLD, ENVELOPE, ROUNDING, ORDER_STATISTIC, ONLINE, PAIRWISE, UNBOUNDED_STATE = (
+    "unbounded-rank", "threshold", "envelope", "rounding", "order-statistic", "online-only", "pairwise", "unbounded-state")
 
 KERNEL = 12
 """The largest order of the matrix [F(x_i; p_j)] that is looked at."""
