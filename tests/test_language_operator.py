@@ -283,6 +283,10 @@ def with_default(x: "l" = None, y: "l" = 1.0):
     return x
 
 
+def once_more(x: "l", y: "k" = "x", z: "m" = "y"):
+    return x * y * z
+
+
 def text_for_a_scalar(t: float = "a"):
     return t
 
@@ -297,6 +301,7 @@ DEFINITIONS = {
     "a foreign annotation": (lambda: operator(misused(x=np.ndarray)), "parameter x", "an array or a scalar", "float"),
     "starred": (lambda: operator(misused(x="l", more="l")), "*more", "fixed list", "name every input"),
     "a default for an array": (lambda: operator(with_default), "array y", "only scalars", "leave the default"),
+    "a copy of a copy": (lambda: operator(once_more), "z = 'y'", "no input of its own", "name an input that has no default"),
     "a default that is no number": (lambda: operator(text_for_a_scalar), "t = 'a'", "not a real number", "give a float"),
     "a function that raises": (lambda: operator(raising), "operator raising", "raised TypeError", "ra.trace"),
     "nothing returned": (lambda: define("f", {"x": ("l",)}, {}, None), "operator f", "NoneType None", "dict"),
