@@ -39,6 +39,23 @@ def biased(Q: "h m k", K: "h l k", V: "l j", U: "l i", B: "m l", c: "l", keep: "
 
 
 @ra.operator
+def headed(Q: "g h m k", K: "g l k", V: "g l j", slope: "h", scale: float = 0.3):
+    S = ra.sum(Q * K, "k") * scale + slope * ra.index("m")
+    w = ra.index("l") <= ra.index("m") + 3000
+    P = ra.exp(S - ra.max(S, "l", where=w))
+    return ra.sum(P * V, "l", where=w) / ra.sum(P, "l", where=w)
+
+
+@ra.operator
+def headed_with_bias(Q: "h m k", K: "l k", V: "l j", B: "m l", keep: "h l", scale: float = 0.3):
+    S = ra.sum(Q * K, "k") * scale + B
+    w = (keep > 0) & (ra.index("l") <= ra.index("m") + 40 * ra.index("h"))
+    m = ra.max(S, "l", where=w)
+    P = ra.exp(S - m)
+    return ra.sum(P * V, "l", where=w) / ra.sum(P, "l", where=w), m
+
+
+@ra.operator
 def signed(Q: "m k", K: "l k", V: "l j", u: "l"):
     return ra.sum(u * ra.maximum(ra.sum(Q * K, "k"), 0) * V, "l", where=ra.index("l") <= ra.index("m"))
 
@@ -108,7 +125,8 @@ def test_attention_on_ragged_lengths(name, columns, lengths):
 
 @needs_toolchain
 @pytest.mark.parametrize(("operator", "sizes"), [(gated, {"m": 20, "l": 70, "k": 20, "j": 33}), *slow(
-    (gated, {"m": 70, "l": 130, "k": 64, "j": 64}), (biased, {"h": 2, "m": 16, "l": 75, "k": 64, "j": 32, "i": 16}))])
+    (gated, {"m": 70, "l": 130, "k": 64, "j": 64}), (biased, {"h": 2, "m": 16, "l": 75, "k": 64, "j": 32, "i": 16}),
+    (headed_with_bias, {"h": 3, "m": 30, "l": 75, "k": 64, "j": 32}), (headed_with_bias, {"h": 3, "m": 30, "l": 76, "k": 20, "j": 33}))])
 def test_operators_that_have_no_name(operator, sizes):
     made = made_up(operator)
     is_right(made, sized(made, **sizes))
@@ -132,14 +150,15 @@ def test_others_of_the_catalogue(name, sizes):
 
 
 @needs_toolchain
-@pytest.mark.parametrize(("name", "sizes"), [("rmsnorm_gemm", {"m": 1, "l": 2999, "n": 64}), *slow(
-    ("attn_sigmoid", {"d": 64, "l": 1100, "v": 64}), ("attention", {"m": 3, "l": 1570, "k": 64, "j": 64}))])
-def test_few_rows_share_their_elements_between_blocks(name, sizes):
-    made = kernel(name, "float16")
+@pytest.mark.parametrize(("operator", "sizes"), [("rmsnorm_gemm", {"m": 1, "l": 2999, "n": 64}), *slow(
+    ("attn_sigmoid", {"d": 64, "l": 1100, "v": 64}), (headed, {"g": 1, "h": 3, "m": 1, "l": 3001, "k": 64, "j": 64}))])
+def test_few_rows_share_their_elements_between_blocks(operator, sizes):
+    """Every array is read once, by rows that share it too."""
+    made = kernel(operator, "float16") if isinstance(operator, str) else made_up(operator)
     binding = sized(made, scale=0.1, **sizes)
     assert [chosen[0] for chosen, _, _ in made.file.plan(made.given(binding))[0]] == ["part", "join"]
     traffic, conflicts = wasted(made, binding, is_right(made, binding))
-    assert conflicts <= 1.05 and traffic <= 1.03
+    assert conflicts <= 1.05 and traffic <= (1.02 if sizes["l"] > 2000 else 1.03)
 
 
 def poisoned(made, **sizes):

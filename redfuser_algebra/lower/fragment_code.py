@@ -92,8 +92,8 @@ class FragmentCode(Function):
             inside.append(f"({at} < {self._given(f'n_{axis}')})")
         there = " & ".join(inside) or "True"
         if leaf.type in ("f4", "f8"):
-            return Code(f"load_one{self._kind(name)}({self._given(f'p_{name}')} + ({place or 0}){self._size(name)}, {there})", "f4")
-        return Code(f"{self._given(leaf.variable)}[{self._given(f'o_{name}')} + sel({there}, i8({place or 0}), i8(0))]", leaf.type)
+            return self._named(Code(f"load_one{self._kind(name)}({self._given(f'p_{name}')} + ({place or 0}){self._size(name)}, {there})", "f4"))
+        return self._named(Code(f"{self._given(leaf.variable)}[{self._given(f'o_{name}')} + sel({there}, i8({place or 0}), i8(0))]", leaf.type))
 
     def _kind(self, name: str) -> str:
         """How names of functions end that load an input's numbers."""
@@ -105,9 +105,20 @@ class FragmentCode(Function):
 
     def position(self, axis: str) -> Code:
         """A place along an axis, counted from its beginning."""
+        if axis in self.program.joined:
+            return self._joined_position(axis)
         if axis in [loop.axis for loop in self.nest]:
             return Code(f"at_{axis}", "i8")
         return Code(self._given(f"at_{axis}"), "i8")
+
+    def _joined_position(self, axis: str) -> Code:
+        """Of the axes that number the rows: what is left of a row's number by those before, over what those behind take."""
+        joined = self.program.joined
+        sizes = [self._given(f"n_{each}") for each in joined]
+        here, row = joined.index(axis), self.position(self.program.block).text
+        whole = f"i4({' * '.join(sizes[here + 1:])})"
+        place = row if here == len(joined) - 1 else f"i4({row} // {whole})"
+        return Code(place if here == 0 else f"i4({place} % i4({sizes[here]}))", "i8")
 
     def _position(self, axis: str) -> Code:
         return self.position(axis)
@@ -146,7 +157,8 @@ class FragmentCode(Function):
 
     def _depth(self, term: Expr) -> int:
         """What a row's state enters into is computed for each row, be the component without rows."""
-        return max(super()._depth(term), 1 if len(self.nest) > 1 and symbol_names(term) else 0)
+        own = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes or loop.axis == self.program.block and set(self.program.joined) & set(term.axes)), default=0)
+        return max(own, 1 if len(self.nest) > 1 and symbol_names(term) else 0)
 
     def _type(self, term: Expr, depth: int) -> str:
         return {"i": "i8", "b": "b1"}.get(self.types[term], "f4")

@@ -341,6 +341,10 @@ def width_of(count):
     return -(-count * SIZE // 128) * 128
 
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 two_to_the = ptx("ex2.approx.ftz.f32 $0, $1;", "f", "f")
 
 

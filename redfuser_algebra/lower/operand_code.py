@@ -30,11 +30,27 @@ class OperandCode(FragmentCode):
         self.close()
 
     def _read(self, term: Expr) -> Code:
-        own = self.program.inputs.get(term.name, ()) if term.op == "input" else ()
-        if own[-2:] == (self.operand.rows, self.operand.columns) and self.storage.kind(term) == "f":
+        if term.op == "input" and self._has_rows(self.program.inputs[term.name]) and self.storage.kind(term) == "f":
             self.whole[f"v_{term.name}"] = self._given(f"p_{term.name}")
             return Code(f"v_{term.name}[e]", "f4")
         return super()._read(term)
+
+    def _has_rows(self, own: tuple[str, ...]) -> bool:
+        """Whether an input with these axes lies in memory as the tile does, or has a part of the axes that number its rows."""
+        joined = self.program.joined if self.operand.rows == self.program.block else ()
+        rest = [axis for axis in own if axis not in self.program.rows or axis == self.operand.rows]
+        return rest[-1:] == [self.operand.columns] and rest != rest[-1:] and all(axis == self.operand.rows or axis in joined for axis in rest[:-1])
+
+    def _row_of(self, name: str) -> str:
+        """Which row of an input the tile's row is."""
+        place = ""
+        for axis in self.program.inputs[name]:
+            if axis in (self.operand.rows, *self.program.joined):
+                place = f"({place}) * {self._given(f'n_{axis}')} + {self.position(axis).text}" if place else self.position(axis).text
+        return place
+
+    def position(self, axis: str) -> Code:
+        return Code(f"at_{axis}", "i8") if axis in (self.operand.rows, self.operand.columns) else super().position(axis)
 
     def close(self) -> None:
         """Close the loop over a chunk, or the loops over the tile."""
@@ -43,13 +59,14 @@ class OperandCode(FragmentCode):
             self.nest[-1].lines += ["for e in range(CHUNK):", f"    at_{columns} = i4(first_{columns} + e)", *(f"    {line}" for line in loop.lines)]
             return
         begin = "t0" if rows == self.program.axis else self._given(f"begin_{rows}")
-        column = self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
+        along = columns == self.program.axis
+        column = "t0" if along else self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
         name, size = self.operand.name, self._given(f"n_{columns}")
         lines = [f"at_{rows}, first_{columns} = i4({begin} + row), i4({column} + chunk * CHUNK)",
-                 f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})"]
+                 f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})" + " & (chunk * CHUNK < TILE)" * along]
         for variable, pointer in self.whole.items():
             kind, wide = self._kind(variable[2:]), self._size(variable[2:])
-            at = f"{pointer} + (i8(at_{rows}) * {size} + first_{columns}){wide}"
+            at = f"{pointer} + (i8({self._row_of(variable[2:])}) * {size} + first_{columns}){wide}"
             lines += [f"if even_{columns}:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
                       f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
         lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
-from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
+from redfuser_algebra.language.expr import Expr, const, subterms
 from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.float8 import FORMATS, Float8
 from redfuser_algebra.lower.float8_cuda import NEAR
 from redfuser_algebra.lower.lowering import factors
+from redfuser_algebra.lower.row_blocks import in_blocks, rows_together
 from redfuser_algebra.lower.storage import Signature
-from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, Value, new_reads
+from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, new_reads
 
 INSTEAD = 'run it with backend="cpu"'
 
@@ -134,24 +134,11 @@ def has_products(program: TileProgram) -> bool:
     return any(program.columns(update.axes) for update in program.updates) or any(p.contraction for p in program.producers)
 
 
-def in_blocks(program: TileProgram) -> TileProgram:
-    """A program whose work is single rows as one of blocks of one row each."""
-    if program.block:
-        return program
-    block = next(name for n in count() if (name := f"one{n or ''}") not in {a for own in (*program.inputs.values(), *program.output_axes) for a in own})
-    made = {producer.name for producer in program.producers}
-
-    def wider(expr: Expr | None) -> Expr | None:
-        if expr is None:
-            return None
-        return substitute(expr, {t: symbol(t.name, (*t.axes, block)) for t in subterms(expr) if t.op == "symbol" and t.name not in made})
-
-    def update(u: Update) -> Update:
-        return replace(u, axes=(*u.axes, block), lift=wider(u.lift), mask=wider(u.mask), rebase=wider(u.rebase), contraction=None)
-
-    return replace(program, rows=(*program.rows, block), block=block, stages=tuple(tuple(map(update, stage)) for stage in program.stages),
-                   values=tuple(Value(v.name, wider(v.value), (*v.axes, block)) for v in program.values), outputs=tuple(map(wider, program.outputs)),
-                   holds={name: axes if name in made else (*axes, block) for name, axes in program.holds.items()})
+def blocks(program: TileProgram, signature: Signature) -> TileProgram:
+    """The program as one of blocks of rows, which go on along every axis that no matrix with elements has.  Raises LoweringError as `products` does."""
+    program = in_blocks(program)
+    found = products(program, signature)
+    return rows_together(program, {axis for operand in found.streamed if operand not in found.elements for axis in operand.value.axes})
 
 
 def products(program: TileProgram, signature: Signature, float8: Float8 = Float8(), turns: bool = True) -> Products:
@@ -169,7 +156,7 @@ def matrices(program: TileProgram, signature: Signature) -> list[str]:
     """The inputs that matrix products take as they lie in memory; none of a program without such products.  Raises LoweringError as `products` does."""
     if not has_products(program):
         return []
-    found = products(in_blocks(program), signature)
+    found = products(blocks(program, signature), signature)
     return [o.value.name for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o not in found.elements]
 
 

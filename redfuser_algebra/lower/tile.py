@@ -142,7 +142,8 @@ class TileProgram:
     rest.  `rows` are the axes of independent work, `block` the last of them if matrix products take several at a time.
     `stages` holds the updates in merge order, those that can share a loop together.  `outputs` are over symbols;
     those with `axis` are maps, which may read `running` states.  `copies` are second names of axes; `holds` gives the
-    axes of every symbol.  Ordered updates may be multiplied together as `scalings` say.
+    axes of every symbol.  Ordered updates may be multiplied together as `scalings` say.  The block may be several axes `joined`,
+    whose places number its rows, the last one's fastest.
     """
 
     name: str
@@ -160,6 +161,7 @@ class TileProgram:
     holds: Mapping[str, tuple[str, ...]]
     running: tuple[Running, ...] = ()
     scalings: tuple[Scaling, ...] = ()
+    joined: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):

@@ -42,6 +42,8 @@ class TileMasks:
             return start, f"({start} + TILE - 1)"
         if term.op == "index" and term.axis == program.block:
             return f"begin_{term.axis}", f"(min(begin_{term.axis} + ROWS, n_{term.axis}) - 1)"
+        if term.op == "index" and term.axis in program.joined:
+            return self._of_joined(program.joined.index(term.axis))
         if term.op == "index" and term.axis in program.rows:
             return (f"at_{term.axis}",) * 2
         if term.op == "size":
@@ -51,3 +53,11 @@ class TileMasks:
         if term.op == "input" and self.signature.arrays[term.name] == "i8" and set(term.axes) <= set(program.rows[:-1]):
             return (f"{self.names[term.name]}[o_{term.name}]",) * 2
         return None
+
+    def _of_joined(self, place: int) -> tuple[str, str]:
+        """The least and the largest place along an axis that numbers rows with others: those behind it are passed, and it may begin anew."""
+        block, sizes = self.program.block, [f"n_{axis}" for axis in self.program.joined]
+        inner, size = " * ".join(["1", *sizes[place + 1:]]), sizes[place]
+        first, last = f"begin_{block} // ({inner})", f"(min(begin_{block} + ROWS, n_{block}) - 1) // ({inner})"
+        within = f"{first} // {size} == {last} // {size}"
+        return f"({first} % {size} if {within} else 0)", f"({last} % {size} if {within} else {size} - 1)"

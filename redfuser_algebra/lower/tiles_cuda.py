@@ -8,8 +8,6 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
@@ -20,7 +18,7 @@ from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
-from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, in_blocks, lies, products
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, blocks, lies, products
 from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
@@ -48,14 +46,14 @@ class _Printer(KernelPrinter):
     counts = "parts", "piece"
 
     def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, float8: Float8) -> None:
-        self.program, self.signature, self.dtype, self.wgmma = in_blocks(program), signature, dtype, wgmma
-        program, self.float8 = self.program, float8
+        self.whole, self.signature, self.dtype, self.wgmma = program, signature, dtype, wgmma
+        self.program, self.float8 = program, float8 = blocks(program, signature), float8
         self.parts = products(program, signature, float8, turns=not wgmma)
         self.storage = Storage(program, signature)
         self.names = self.storage.names
         self.masks = TileMasks(program, signature, self.names)
         self.folding = Folding(self.parts, signature, self.storage, BYTES[dtype] == 2)
-        known = (*program.inputs.values(), *program.output_axes)
+        known = (*self.whole.inputs.values(), *self.whole.output_axes)
         self.sizes = tuple(a for a in dict.fromkeys(a for axes in known for a in axes if a not in program.copies) if a not in self.parts.lengths)
         self.outputs = tuple("f4" if (kind := self.folding.output_type(place)) == "f4" else kind for place in range(len(program.outputs)))
 
@@ -65,7 +63,7 @@ class _Printer(KernelPrinter):
         self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
         make = unmarked("\n".join(self._make()))
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
-        host = "\n".join(tiles_host(self.parts, Host(self.program, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
+        host = "\n".join(tiles_host(self.parts, Host(self.whole, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
         imports = variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS
@@ -104,7 +102,7 @@ class _Printer(KernelPrinter):
     def _sizes(self) -> list[str]:
         block = self.program.block
         axes = [f"n_{a}" for a in self.parts.lengths]
-        one = [] if block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
+        one = [] if self.program.joined or block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
         lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'",
                  *(f"even_{a} = {a!r} in even" for a in self.parts.contiguous), *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
@@ -143,9 +141,10 @@ class _Printer(KernelPrinter):
         row = "t0" if streams else f"begin_{operand.rows}"
         column = "t0" if operand.columns == self.program.axis else f"begin_{operand.columns}" if operand.columns in self.parts.columns else "0"
         width = f"n_{operand.columns}"
+        left = f"min({width} - {column}, TILE)" if column == "t0" else f"{width} - {column}"
         place = f"({row} * {width} + {column})" if column != "0" else f"{row} * {width}"
         load, size = ("load_tile_of_bytes", "") if operand.kind else ("load_tile", " * SIZE")
-        return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, i4(n_{operand.rows} - {row}), {width} - {column}, "
+        return [f"{load}({to} + AT_{name}, p_{operand.value.name} + {place}{size}, {width}{size}, i4(n_{operand.rows} - {row}), {left}, "
                 f"{self.parts.height(operand)}, WIDTH_{name}, even_{operand.columns}, thread, THREADS)"]
 
     # the kernel
@@ -209,9 +208,10 @@ class _Printer(KernelPrinter):
                 merge({', '.join(self.merge.arguments)})
         """, state=self._state("other", "b"), take=self._take())
 
-    def _rows(self, numbers: list[str], sums: Callable[[str, str], str], guard: str) -> list[str]:
-        """Loops over what a lane has of the state, at `place` in memory."""
+    def _rows(self, numbers: list[str], pair: str, one: str, guard: str) -> list[str]:
+        """Loops over what a lane has of the state, at `place` in memory; of a sum with columns by `pair`, or one by `one`."""
         block = self.program.block
+        sums = [line for each in self.parts.weighted for line in self._columns(each, pair, one)]
         return filled(f"""
             for r in range(2):
                 inside = first_{block} + 8 * r < n_{block}
@@ -219,28 +219,35 @@ class _Printer(KernelPrinter):
                 if inside{guard}:
                     <numbers>
                 <sums>
-        """, numbers=numbers or ["pass"], sums=[line for each in self.parts.weighted for line in self._columns(each, sums)])
+        """, numbers=numbers or ["pass"], sums=sums)
 
-    def _columns(self, each: Weighted, sums: Callable[[str, str], str]) -> list[str]:
-        """A loop over what a lane has of a sum with columns: `sums` of its name, and of where memory has a number."""
+    def _columns(self, each: Weighted, pair: str, one: str) -> list[str]:
+        """A loop over what a lane has of a sum with columns: neighbours go together where rows begin at even places."""
         axis, near, name = each.columns, self.parts.near, self.folding.held(each.update.name)
         return filled(f"""
-            for i in range(SPAN_{axis} // 4):
-                column = first_{axis} + i // {near} * {4 * near} + i % {near}
-                if inside and column < n_{axis}:
-                    {sums(name, f'part_{name}[place * n_{axis} + column]')}
+            for i in range(SPAN_{axis} // 8):
+                column, first, second = first_{axis} + 2 * i // {near} * {4 * near} + 2 * i % {near}, 2 * i, 2 * i + 1
+                at = address(part_{name}) + (place * n_{axis} + column) * 4
+                if n_{axis} % 2 == 0 and inside and column < n_{axis}:
+                    {pair.format(name)}
+                if n_{axis} % 2 == 1:
+                    for own in range(2):
+                        if inside and column + own < n_{axis}:
+                            {one.format(name)}
         """)
 
     def _leave(self) -> list[str]:
         """The state of this part goes to memory."""
         mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
         numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([f"part_{n}[place] = held_{n}[r]" for n in numbers], lambda name, place: f"{place} = o_{name}[r, i]", f" and lane % 4 == 0{mine}")
+        return self._rows([f"part_{n}[place] = held_{n}[r]" for n in numbers], "store_two(at, o_{0}[r, first], o_{0}[r, second])",
+                          "store_single(at + 4 * own, o_{0}[r, first + own])", f" and lane % 4 == 0{mine}")
 
     def _take(self) -> list[str]:
         """The state of a part comes from memory."""
         numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([f"other_{n}[r] = part_{n}[place]" for n in numbers], lambda name, place: f"b_{name}[r, i] = {place}", "")
+        return self._rows([f"other_{n}[r] = part_{n}[place]" for n in numbers], "b_{0}[r, first], b_{0}[r, second] = load_two(at)",
+                          "b_{0}[r, first + own] = load_single(at + 4 * own)", "")
 
     def _place(self) -> list[str]:
         """Which rows and columns are this block's, and where their numbers begin."""
@@ -251,6 +258,7 @@ class _Printer(KernelPrinter):
             columns += [*(shared if a == self.parts.divided else [f"begin_{a} = i8(0)"]), f"first_{a} = begin_{a} + lane % 4 * {near}"]
         return filled(f"""
             lane, warp = thread % 32, thread // 32
+            <joined>
             <columns>
             blocks = -(-n_{block} // ROWS)
             begin_{block} = (blocks - 1 - number % blocks) * ROWS
@@ -258,7 +266,7 @@ class _Printer(KernelPrinter):
             item = number // blocks
             rest = item
             <begins>
-        """, columns=columns, begins=self._begins(self.program.rows[:-1], "at"))
+        """, joined=[f"n_{block} = {' * '.join(f'n_{axis}' for axis in joined)}"] if (joined := self.program.joined) else [], columns=columns, begins=self._begins(self.program.rows[:-1], "at"))
 
     def _state(self, held: str, sums: str) -> list[str]:
         """Numbers and sums of the rows' state, as of no elements."""

@@ -58,8 +58,9 @@ def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ..
 def _chosen(parts: Products, schedules: tuple[tuple[int, int], ...]) -> list[str]:
     """The lines of `plan` that choose a schedule, the number of blocks and the parts into which elements are divided."""
     program, known = parts.program, {a for own in (*parts.program.inputs.values(), *parts.program.output_axes) for a in own}
-    length, rows = f"sizes[{program.axis!r}]", f"sizes[{program.block!r}]" if program.block in known else "1"
-    kinds = ", ".join(f"sizes[{a!r}]" for a in parts.lengths)
+    length, kinds = f"sizes[{program.axis!r}]", ", ".join(f"sizes[{a!r}]" for a in parts.lengths)
+    counted = program.joined or tuple(axis for axis in (program.block,) if axis in known)
+    rows = f"math.prod(sizes[axis] for axis in {counted})" if len(counted) > 1 else f"sizes[{counted[0]!r}]" if counted else "1"
     spans = f"-(-sizes[{parts.divided!r}] // span_of(sizes[{parts.divided!r}]))" if parts.divided else "1"
     return filled(f"""
         groups = {' * '.join(['math.prod(leading)', *(f'sizes[{a!r}]' for a in program.rows[:-1])])}
