@@ -99,7 +99,7 @@ class Gradient:
         own = self.operator.signature
         given = {name: axes for name, axes in own.inputs.items() if name not in own.again}
         again = {name: own.inputs[name] for name in own.again}
-        return Signature(f"the gradient of {own.name}", given | self.cotangents | again, own.params, own.tops, own.again)
+        return Signature(f"the gradient of {own.name}", given | self.cotangents | again, own.params, own.tops, own.again, constants=own.constants)
 
     def _checked(self, saved: Arrays) -> Arrays:
         missing = [name for name in self.saved.structure if name not in saved]

@@ -90,6 +90,5 @@ def _part(operator: Operator, number: int, result: object, order: str | None = N
     leaves = {term.name: term for term in subterms(*outputs) if term.op in ("input", "param")}
     inputs = {name: leaves[name].axes for name in (*operator.inputs, *leaves) if name in leaves and leaves[name].op == "input"}
     params = {name: default for name, default in operator.params.items() if name in leaves}
-    conditions = tuple(each for each in operator.assume
-                       if {term.name for term in subterms(each) if term.op in ("input", "param")} <= {*inputs, *params})
+    conditions = operator.conditions_on(inputs, params)
     return define(f"{operator.name}_pass{number}", inputs, params, result, conditions, f"Pass {number} of {operator.name}.", order)

@@ -30,10 +30,10 @@ class Block(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.norm, self.project, self.unused = torch.nn.LayerNorm(8), torch.nn.Linear(8, 4), torch.nn.Linear(2, 2)
-        self.scale = torch.nn.Parameter(torch.tensor(0.7))
+        self.scale, self.gate = torch.nn.Parameter(torch.tensor(0.7)), torch.nn.Parameter(torch.tensor([1.3]))
 
     def forward(self, x):
-        return (self.project(self.norm(x)) * self.scale).softmax(-1)
+        return (self.project(self.norm(x)) * self.scale).softmax(-1) * self.gate
 
 
 QKV, TABLE = {"q": "m d", "k": "l d", "v": "l j"}, {"x": "b l"}
@@ -41,7 +41,13 @@ FUNCTIONS = [
     (attention, QKV), (routed, TABLE), (statistics, TABLE), (Block(), TABLE), (torch.nn.RMSNorm(8, eps=1e-6), {"x": "b l"}), (torch.nn.Softmax(-1), {"input": "b l"}),
     (lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True), QKV),
     (lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(q.shape[0], k.shape[0]).tril(1).bool(), scale=0.3), QKV),
-    (lambda x, t: functional.cross_entropy(x, t), {"x": "b l", "t": "b"}),
+    (lambda x, t: functional.cross_entropy(x, t) + functional.cross_entropy(x, t, label_smoothing=0.1), {"x": "b l", "t": "b"}),
+    (lambda x, t: functional.cross_entropy(x, t, weight=torch.arange(1.0, 9, dtype=torch.float64)) - functional.cross_entropy(x.T, x.T.softmax(1), label_smoothing=0.2),
+     {"x": "b l", "t": "b"}),
+    (lambda x, y: functional.huber_loss(x, y, delta=0.7) + functional.triplet_margin_loss(x, y, x * y) + functional.poisson_nll_loss(x, y), {"x": "b l", "y": "b l"}),
+    (lambda x, y: functional.binary_cross_entropy_with_logits(x, y, pos_weight=torch.tensor(3.0)) - functional.logsigmoid(x).mean()
+     + functional.gaussian_nll_loss(x, y, y * y + 1) + functional.margin_ranking_loss(x, y, torch.sign(y), margin=0.1), {"x": "b l", "y": "b l"}),
+    (lambda x, y: functional.adaptive_avg_pool1d(x, 1).squeeze(-1) * functional.cosine_embedding_loss(x, y, torch.sign(y[:, 0])), {"x": "b l", "y": "b l"}),
     (lambda x, y: functional.cosine_similarity(x, y, dim=-1) + functional.mse_loss(x, y), {"x": "b l", "y": "b l"}),
     (lambda x: functional.normalize(x, dim=-1) + functional.silu(x) * torch.arange(x.shape[-1]), TABLE),
     (lambda x: torch.einsum("bl,bl->b", x, x).add_(1).clamp(min=2) - x.logsumexp(dim=1) + (2 - x.T.std(0)), TABLE),
@@ -82,7 +88,7 @@ def test_an_operator_and_its_gradient_are_those_of_torch(function, axes, rng):
 
 def test_modules_by_example():
     operator = ra.from_torch(Block(), torch.zeros(4, 8))
-    assert operator.name == "block" and [*operator.inputs] == ["x", "scale", "norm_weight", "norm_bias", "project_weight", "project_bias"]
+    assert operator.name == "block" and [*operator.inputs] == ["x", "scale", "gate", "norm_weight", "norm_bias", "project_weight", "project_bias"]
     assert operator.inputs["norm_weight"] == operator.inputs["x"][1:] and operator.inputs["scale"] == ()
 
 

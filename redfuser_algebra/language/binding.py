@@ -32,8 +32,8 @@ class Binding:
 class Signature:
     """What a call is checked against: inputs with their axes, parameters with defaults, lengths of top-k axes.
 
-    `again` says which inputs are another one once more, where a call does not give them; `lengths` are those that axes
-    must have.
+    `again` says which inputs are another one once more, where a call does not give them, and `constants` which are these
+    numbers; `lengths` are those that axes must have.
     """
 
     name: str
@@ -42,9 +42,12 @@ class Signature:
     tops: Mapping[str, Expr]
     again: Mapping[str, str] = field(default_factory=dict)
     lengths: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def completed(self, given: dict[str, object]) -> dict[str, object]:
-        """What was given, and inputs that are another one once more."""
+        """What was given, inputs that are numbers of the code, and inputs that are another one once more."""
+        if self.constants:
+            given = {**self.constants, **given}
         return given | {name: given[source] for name, source in self.again.items() if name not in given and source in given} if self.again else given
 
     def __str__(self) -> str:

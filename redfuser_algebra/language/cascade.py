@@ -82,11 +82,12 @@ class Cascade:
 
 
 def cascades(operator: Operator) -> tuple[Cascade, ...]:
-    """The cascades of an operator, inner ones first; none for an operator without reductions."""
+    """The cascades of an operator, inner ones first; none for an operator without reductions.  One element is no sweep."""
     terms = subterms(*operator.outputs)
     reductions = [*filter(_reduces, terms), *final_states(operator.outputs)]
     axes = dict.fromkeys(term.axis for term in reductions)
-    own = [axis for axis in axes if axis == MAIN or not _feeds_only(axis, reductions, terms, operator.outputs)]
+    long = [axis for axis in axes if operator.lengths.get(axis) != 1] or list(axes)
+    own = [axis for axis in long if axis == MAIN or not _feeds_only(axis, reductions, terms, operator.outputs)]
     return tuple(cascade_over(axis, operator) for axis in own)
 
 

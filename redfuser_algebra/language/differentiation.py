@@ -112,7 +112,7 @@ class Reverse:
         if not found:
             raise OperatorError(f"the gradient of {self.operator.name}", "its results do not change smoothly with any input",
                                 "differentiate an operator whose results are real numbers made of its inputs")
-        return _written(self, {name: found[name] for name in self.operator.inputs if name in found},
+        return _written(self, {name: found[name] for name in self.operator.inputs if name in found and name not in self.operator.constants},
                         {name: axes for name, (_, axes) in cotangents.items()})
 
     def _gathered(self, term: Expr) -> Product:
@@ -360,6 +360,4 @@ def _operator(operator: Operator, word: str, inputs: Mapping[str, tuple[str, ...
     used |= {next(name for name, own in inputs.items() if axis in own) for axis in sorted(unknown)}
     kept = {name: own for name, own in inputs.items() if name in used}
     params = {name: default for name, default in operator.params.items() if name in used}
-    assume = tuple(condition for condition in operator.assume
-                   if {leaf.name for leaf in subterms(condition) if leaf.op in ("input", "param")} <= {*kept, *params})
-    return define(f"{operator.name}_{word}", kept, params, result, assume, order=order)
+    return define(f"{operator.name}_{word}", kept, params, result, operator.conditions_on(kept, params), order=order)

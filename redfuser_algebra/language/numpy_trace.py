@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from redfuser_algebra.language.errors import OperatorError, RedfuserError
-from redfuser_algebra.language.expr import Expr, call, rewritten
+from redfuser_algebra.language.expr import Expr, call, const, rewritten, substitute, subterms
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
 from redfuser_algebra.language.tracing import products, reductions, shapes  # noqa: F401  (they enter what they handle)
@@ -65,10 +65,27 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     arrays = _agreed(name, first, others)
     order = _order(name, arrays, axes)
     exprs = [on_whole_axes(rewritten(array.expr, regrouped) if reassociate else array.expr, axes) for array in arrays]
-    exprs, inputs, again = with_copies(exprs, {key: axes.distinct(own) for key, own in asked.inputs.items()})
+    exprs, constants = _with_constants(exprs, asked.inputs, axes)
+    declared = {key: axes.distinct(own) for key, own in asked.inputs.items()} | {key: own for key, (own, _) in constants.items()}
+    exprs, inputs, again = with_copies(exprs, declared)
     conditions = parse_all(assume, inputs, params) if assume else ()
     conditions += tuple(call("equal", Expr("size", (), (axis,)), length) for axis, length in lengths.items())
-    return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again)
+    return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again,
+                  {key: array for key, (_, array) in constants.items()})
+
+
+def _with_constants(exprs: list[Expr], inputs: Mapping[str, tuple[str, ...]], axes: Axes) -> tuple[list[Expr], dict[str, tuple[tuple[str, ...], np.ndarray]]]:
+    """Expressions in which what the code lists itself is an input, and those inputs: their axes and their numbers.
+
+    A listed axis that no input has, as that of np.arange(4), is the axis of its positions.
+    """
+    terms, own = subterms(*exprs), {axis for names in inputs.values() for axis in names}
+    alone = [term for term in terms if term.op in ("index", "size") and axes.origin(term.axis) in axes.listed - own]
+    named = {term: Expr("input", (), (f"positions{axes.lengths[term.axis]}", (term.axis,))) for term in alone if term.op == "index"}
+    lengths = {term: const(axes.lengths[term.axis]) for term in alone if term.op == "size"}
+    found = {term.name: (term.axes, axes.tables[term.name]) for term in terms if term.op == "input" and term.name in axes.tables}
+    found |= {term.name: (term.axes, np.arange(axes.lengths[term.axes[0]])) for term in reversed(named.values())}
+    return [substitute(expr, named | lengths) for expr in exprs], found
 
 
 def _name_of(function: Callable) -> str:

@@ -43,7 +43,8 @@ class Operator:
     `structure` is "single", "tuple" or the names of a dict result.  `axes` are all axes, in order of appearance in
     the signature and then those made by topk; `output_axes` is the dimension order of each output, and `kept` says where
     an output has dimensions of length one besides, counted from its end.  `assume` are declared side conditions.  `again`
-    names the inputs that are another input once more, with other axes, where a call does not give them.  Two operators are equal when all but their documentation is.
+    names the inputs that are another input once more, with other axes, where a call does not give them, and `constants`
+    those that are numbers of the traced code.  Two operators are equal when all but their documentation is.
     """
 
     name: str
@@ -57,17 +58,24 @@ class Operator:
     output_axes: tuple[tuple[str, ...], ...]
     kept: tuple[tuple[int, ...], ...] = ()
     again: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def signature(self) -> Signature:
         """What calls are checked against."""
-        return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again, self.lengths)
+        return Signature(self.name, self.inputs, self.params, _tops(self.outputs), self.again, self.lengths, self.constants)
 
     @property
     def lengths(self) -> dict[str, int]:
         """The lengths that axes are assumed to have: conditions such as size(c) = 3."""
         sizes = [condition for condition in self.assume if condition.op == "equal" and condition.args[0].op == "size"]
         return {condition.args[0].axis: condition.args[1].value for condition in sizes if condition.args[1].op == "const"}
+
+    def conditions_on(self, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str, object]) -> tuple[Expr, ...]:
+        """What is assumed of these inputs and parameters, and of nothing else."""
+        known, axes = {*inputs, *params}, {axis for own in inputs.values() for axis in own}
+        return tuple(condition for condition in self.assume if all(
+            term.axis in axes if term.op == "size" else term.op not in ("input", "param") or term.name in known for term in subterms(condition)))
 
     @property
     def orders(self) -> tuple[tuple[str, ...], ...]:
@@ -113,7 +121,7 @@ class Operator:
         outputs = tuple(with_leaves(output, {}, axes) for output in self.outputs)
         order = [" ".join(axes.get(axis, axis) for axis in own) for own in self.orders]
         assume = tuple(with_leaves(condition, {}, axes) for condition in self.assume)
-        return define(self.name, inputs, self.params, self.packed(outputs), assume, self.doc, ", ".join(order), self.again)
+        return define(self.name, inputs, self.params, self.packed(outputs), assume, self.doc, ", ".join(order), self.again, self.constants)
 
     def __call__(self, /, *operands: Expr | Scalar, **named: Expr | Scalar) -> object:
         """The result as expressions over other expressions: an operator used inside another one.
@@ -144,7 +152,8 @@ class Operator:
 
     def _key(self) -> tuple:
         return (self.name, tuple(self.inputs.items()), tuple(self.params.items()), tuple(map(id, self.outputs)),
-                self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes, self.kept, tuple(self.again.items()))
+                self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes, self.kept, tuple(self.again.items()),
+                tuple((name, array.shape, array.tobytes()) for name, array in self.constants.items()))
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Operator) else NotImplemented
@@ -185,7 +194,8 @@ def _has_subject(condition: Expr) -> bool:
 
 
 def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str, Scalar | None], result: object,
-           assume: tuple[Expr, ...] = (), doc: str = "", order: str | None = None, again: Mapping[str, str] = MappingProxyType({})) -> Operator:
+           assume: tuple[Expr, ...] = (), doc: str = "", order: str | None = None, again: Mapping[str, str] = MappingProxyType({}),
+           constants: Mapping[str, np.ndarray] = MappingProxyType({})) -> Operator:
     """An operator from its parts, checked: names, axes, leaves, top-k lengths, and the order of output dimensions ("b 1").
 
     `result` is an expression, a tuple or list of them, or a dict from names to them.
@@ -198,7 +208,7 @@ def define(name: str, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str
     axes = tuple(dict.fromkeys([axis for own in inputs.values() for axis in own] + list(_tops(outputs))))
     output_axes = tuple(tuple(axis for axis in axes if axis in output.axes) for output in outputs)
     return Operator(name, dict(inputs), dict(params), outputs, structure, axes, tuple(assume), doc,
-                    *_ordered(name, output_axes, order), dict(again))
+                    *_ordered(name, output_axes, order), dict(again), dict(constants))
 
 
 def _declared(name: str, function: Callable) -> tuple[dict, dict, dict]:

@@ -19,6 +19,8 @@ from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.numpy_trace import excerpt_of, trace
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tracing.array import Length, Traced
+from redfuser_algebra.language.tracing.lengths import current
+from redfuser_algebra.language.tracing import torch_losses  # noqa: F401  (it enters what it handles)
 from redfuser_algebra.language.tracing.patched import numeric
 from redfuser_algebra.language.tracing.place import refused
 from redfuser_algebra.language.tracing.torch_functions import TORCH, WHY
@@ -85,7 +87,7 @@ class _Run:
                 return called(function, args, kwargs or {})
 
         own = {key: tensor_of(value) for key, value in given.items() if key in self.arguments}
-        token = _inputs.set({id(tensor): given[key] for key, tensor in self.tensors.items() if key in given})
+        token = _inputs.set({id(tensor): _as_shaped(given[key], tensor) for key, tensor in self.tensors.items() if key in given})
         with Recording(), patch.object(self.torch, "arange", numeric(self.torch.arange)):
             try:
                 return plain(self.function(**own))
@@ -97,6 +99,14 @@ class _Run:
                                     excerpt_of(error)) from error
             finally:
                 _inputs.reset(token)
+
+
+def _as_shaped(array: object, tensor: object) -> object:
+    """What stands for a tensor of the module, whose dimensions of length one meet any other, as in torch."""
+    ones = tuple(place for place, length in enumerate(tensor.shape) if length == 1) if isinstance(array, Traced) else ()
+    for place in ones:
+        current.get().fix(array.dims[place][0], 1)
+    return np.sum(array, axis=ones, keepdims=True) if ones else array
 
 
 _inputs: ContextVar[Mapping[int, Traced]] = ContextVar("_inputs", default={})

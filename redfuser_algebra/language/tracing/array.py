@@ -208,6 +208,8 @@ class Traced(_Dispatching, NDArrayOperatorsMixin):
         raise self._unknown("an element as a position or length in Python")
 
     def __iter__(self) -> object:
+        if self.dims and len(self.dims[0]) <= 1 and {*self.dims[0]} <= current.get().listed:
+            return iter([self[place] for place in range(int(self.shape[0]))])
         raise refused(f"a Python loop over axis {written(self.dims[0]) if self.dims else ''}", "its length is known only at the call",
                       "use NumPy's reductions and broadcasting over the whole axis; write a recurrence as ra.scan in an operator")
 
@@ -270,6 +272,8 @@ def lifted(value: object) -> Traced:
         return Traced(value.expr)
     if isinstance(value, bool | int | float | np.generic | np.ndarray) or _is_table(value):
         return Traced(*read(np.asarray(value)))
+    if hasattr(value, "__array__"):
+        return lifted(np.asarray(value))
     raise refused(f"{type(value).__name__} {value!r:.40} among arrays", "it is neither an array nor a number",
                   "pass it as an input or a parameter")
 

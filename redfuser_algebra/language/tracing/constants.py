@@ -1,38 +1,65 @@
 """Arrays that traced code makes from lengths alone (ranges, ones, triangles), read back as expressions of positions."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language.expr import Expr, const
-from redfuser_algebra.language.tracing.lengths import LISTED, Dim, current
+from redfuser_algebra.language.tracing.lengths import LISTED, NEAR, Dim, current
 from redfuser_algebra.language.tracing.place import refused
 
 
+_OF_LENGTHS: tuple[tuple[Callable[[float], float], Callable[[Expr], Expr]], ...] = (
+    (math.sqrt, ra.sqrt), (lambda n: 1 / math.sqrt(n), lambda n: 1 / ra.sqrt(n)), (lambda n: 1 / n, lambda n: 1 / n),
+    (math.log, ra.log), (math.log2, ra.log2), (math.log10, lambda n: ra.log(n) / math.log(10)), (lambda n: n / 2, lambda n: n / 2),
+    (lambda n: n * n, ra.square), (lambda n: n**0.25, lambda n: ra.power(n, 0.25)), (lambda n: n**-0.25, lambda n: ra.power(n, -0.25)))
+"""What Python's numbers may have become of a length, which they do not know for one: as numbers, as expressions.
+
+What only looks like it is found out, since functions are traced with several lengths."""
+_ROUNDED, _GAPS = 2.0**-23, (0, -1, 1, -2)
+
+
 def number(value: float) -> Expr:
-    """A constant, or the size of an axis if it is that axis's length in this trace."""
+    """A constant, or what it is of the length of an axis in this trace."""
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2.0**53:
         return const(value)
-    axis = current.get().axis_of(value)
-    return const(value) if axis is None else ra.size(axis)
+    found = (_of_length(value, name, length) for name, length in current.get().known_lengths)
+    return next((expr for expr in found if expr is not None), const(value))
+
+
+def _of_length(value: float, name: str, length: int) -> Expr | None:
+    """A number as an expression of one axis's length; None if it is none.  Numbers of float32 are good enough."""
+    if abs(value - length) <= NEAR:
+        return _more(ra.size(name), value - length)
+    for of, expr in _OF_LENGTHS:
+        for gap in _GAPS:
+            if math.isclose(of(length + gap), abs(value), rel_tol=_ROUNDED):
+                found = expr(_more(ra.size(name), gap))
+                return found if value > 0 else -found
+    return None
+
+
+def _more(expr: Expr, gap: float) -> Expr:
+    return expr if gap == 0 else expr + gap if gap > 0 else expr - -gap
 
 
 def read(array: np.ndarray) -> tuple[Expr, tuple[Dim, ...]]:
     """The expression and dimensions of an array of constants.
 
     It may be constant, linear in the positions, or a truth value (or 0 and 1) that is a comparison of two positions or
-    of one with a number.  Raises OperatorError for anything else.
+    of one with a number; along axes of a few elements anything.  Raises OperatorError for anything else.
     """
     if array.ndim == 0:
         return number(array.item()), ()
     dims = current.get().dims_of(array.shape, "an array of constants")
     axes = tuple(dim[0] for dim in dims if dim)
     core = array.reshape([length for length in array.shape if length != 1])
-    for recognise in (_uniform, _linear, _threshold, _triangle, _listed):
+    for recognise in (_uniform, _linear, _threshold, _triangle, _listed, _table):
         found = recognise(core, axes)
         if found is not None:
             return found, dims
@@ -108,6 +135,14 @@ def _listed(core: np.ndarray, axes: Sequence[str]) -> Expr | None:
     for position in reversed(range(core.size - 1)):
         result = ra.where(ra.index(axes[0]) == position, number(core[position]), result)
     return result
+
+
+def _table(core: np.ndarray, axes: Sequence[str]) -> Expr | None:
+    """Some numbers along several axes of fixed lengths, as an input that need not be given."""
+    known = current.get()
+    if core.dtype.kind not in "biuf" or any(known.origin(axis) not in known.listed for axis in axes):
+        return None
+    return Expr("input", (), (known.table(core), tuple(axes)))
 
 
 def tidy_difference(condition: Expr) -> Expr:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from math import prod
 
+import numpy as np
+
 from redfuser_algebra.language.tracing.place import refused
 
 Dim = tuple[str, ...]
@@ -22,6 +24,9 @@ LISTED = 16
 SMALLEST = 307
 """Lengths start here: code that treats short axes apart is read as for long ones."""
 
+NEAR = 16
+"""A number so near to a length is that length, and some; no two lengths are near the same number."""
+
 
 @dataclass
 class Axes:
@@ -29,7 +34,7 @@ class Axes:
 
     `origins` names the axis that each copy is a second, independent index over, and `stretches` the axis that each
     slice is a part of, with the number of elements that it leaves out.  `listed` are the axes of constants written out one
-    by one; the axes that meet them, `fixed`, have their lengths.
+    by one; the axes that meet them, `fixed`, have their lengths.  `tables` are arrays of constants that stay arrays, by name.
     """
 
     lengths: dict[str, int]
@@ -39,6 +44,7 @@ class Axes:
     stretches: dict[str, tuple[str, int]] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     fixed: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, np.ndarray] = field(default_factory=dict)
 
     def origin(self, axis: str) -> str:
         """The axis that this one is a copy of; itself if it is none."""
@@ -85,10 +91,24 @@ class Axes:
             self.fix(one, self.lengths[other])
         return found
 
+    def table(self, array: np.ndarray) -> str:
+        """The name of an array of constants."""
+        known = (name for name, other in self.tables.items() if np.array_equal(other, array, equal_nan=True))
+        name = next(known, f"table{len(self.tables) + 1}")
+        self.tables[name] = array
+        return name
+
     def fix(self, axis: str, length: int) -> None:
         """Take note that an axis has a length: the function is then traced with it."""
         if self.lengths[self.origin(axis)] != length:
             self.fixed[self.origin(axis)] = length
+
+    def listing(self, length: int) -> str:
+        """The axis of so many constants that are spoken of one by one."""
+        name = f"listed{length}"
+        self.lengths[name] = length
+        self.listed.add(name)
+        return name
 
     def stretch(self, axis: str, left_out: int) -> str:
         """The axis of what is left of an axis without so many elements at its ends."""
@@ -104,6 +124,11 @@ class Axes:
         """The number of elements of a dimension in this trace."""
         return prod(self.lengths[axis] for axis in dim)
 
+    @property
+    def known_lengths(self) -> list[tuple[str, int]]:
+        """The axes whose lengths are this trace's own, with these."""
+        return [(axis, length) for axis, length in self.lengths.items() if length >= SMALLEST and axis not in self.origins and axis not in self.stretches]
+
     def axis_of(self, number: float) -> str | None:
         """The axis of the inputs that has this length in this trace."""
         found = [axis for axis, length in self.lengths.items() if length == number and length >= SMALLEST]
@@ -114,9 +139,7 @@ class Axes:
         by_length = {length: axis for axis, length in self.lengths.items() if axis not in self.origins} | {1: ""}
         for length in {*shape} - by_length.keys():
             if length <= LISTED:
-                by_length[length] = name = f"listed{length}"
-                self.lengths[name] = length
-                self.listed.add(name)
+                by_length[length] = self.listing(length)
         unknown = [length for length in shape if length not in by_length]
         if unknown:
             raise refused(f"{what} of {unknown[0]} elements", "no axis of the inputs has that length",
@@ -136,7 +159,7 @@ def written(dim: Dim) -> str:
 
 def primes(number: int, skip: int) -> list[int]:
     """So many different lengths, after those that `skip` earlier calls would have got."""
-    found = (n for n in count(SMALLEST) if prod(n % d for d in range(2, int(n**0.5) + 1)))
+    found = (next(n for n in count(start) if prod(n % d for d in range(2, int(n**0.5) + 1))) for start in count(SMALLEST, 4 * NEAR))
     return list(islice(found, skip * number, (skip + 1) * number))
 
 

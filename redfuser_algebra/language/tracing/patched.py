@@ -73,6 +73,15 @@ def _arange(original: Callable) -> Callable:
     return stand_in
 
 
+def _length(original: Callable) -> Callable:
+    """The length of a traced array is one that knows which axis it is of."""
+    @wraps(original)
+    def stand_in(value: object, /) -> object:
+        return value.shape[0] if isinstance(value, Traced) and value.dims else original(value)
+
+    return stand_in
+
+
 def numeric(original: Callable) -> Callable:
     """The same function, to which a length is a plain number."""
     @wraps(original)
@@ -88,12 +97,13 @@ def _plain(number: object) -> object:
 
 @contextmanager
 def letting_arrays_pass() -> Iterator[None]:
-    """While this holds, conversions leave traced arrays alone, ranges and `math` compute with lengths, and `min` and `max` choose."""
+    """While this holds, conversions leave traced arrays alone, ranges, `len` and `math` know lengths, and `min` and `max` choose."""
     with _lock, ExitStack() as stack:
         for name in _CONVERSIONS:
             stack.enter_context(patch.object(np, name, _converting(getattr(np, name))))
         stack.enter_context(patch.object(np, "arange", _arange(np.arange)))
         stack.enter_context(patch.object(np, "tri", numeric(np.tri)))
+        stack.enter_context(patch.object(builtins, "len", _length(builtins.len)))
         for name, beats in (("min", operator.lt), ("max", operator.gt)):
             stack.enter_context(patch.object(builtins, name, _extreme(getattr(builtins, name), beats)))
         for name, ours in _MATH.items():

@@ -278,10 +278,12 @@ def _median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
 @implements(np.quantile)
 def _quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
     q = lifted(q)
-    if method != "linear" or weights is not None or q.dims:
-        raise refused("np.quantile in traced code", "it has a meaning for one q, by the linear method, without weights",
-                      "ask for one quantile at a time")
-    return reduced(a, axis, keepdims, _ranked(lambda expr, name: ra.quantile(expr, name, q.expr)))
+    if method != "linear" or weights is not None or len(q.dims) > 1:
+        raise refused("np.quantile in traced code", "it has a meaning for some q, by the linear method, without weights",
+                      "ask for quantiles so, or write them with np.sort")
+    share = q.expr
+    found = reduced(a, axis, keepdims, _ranked(lambda expr, name: ra.quantile(expr, name, share)))
+    return Traced(found.expr, (*q.dims, *found.dims))
 
 
 @implements(np.percentile)

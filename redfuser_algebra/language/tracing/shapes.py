@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from redfuser_algebra.language import functions as ra
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, const, rewritten, substitute
 from redfuser_algebra.language.tracing.array import Length, Traced, implements, lifted, number_of, together
 from redfuser_algebra.language.tracing.elementwise import is_boolean, truncated
 from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current, regrouped, written
@@ -269,8 +270,22 @@ def _picked(expr: Expr, dim: Dim, position: Length | int) -> Expr:
         raise refused(f"an index into {written(dim)}", "it is no single axis", "index before the reshape")
     if expr.op == "scan" and (expr.axis, expr.attrs[3]) == (dim[0], "after") and int(position) in (-1, current.get().length(dim) - 1):
         return Expr("scan", expr.args, (*expr.attrs[:3], ""))
+    if dim[0] in current.get().listed and 0 <= (place := int(position) % current.get().length(dim)):
+        return _listed_at(expr, dim[0], place)
     where = number_of(position) if isinstance(position, Length) or position >= 0 else ra.size(dim[0]) + int(position)
     return ra.take(expr, where, dim[0]) if dim[0] in expr.axes else expr
+
+
+def _listed_at(expr: Expr, axis: str, place: int) -> Expr:
+    """One of a few elements that are spoken of one by one."""
+    def known(term: Expr) -> Expr:
+        if term.op == "where" and term.args[0].op == "equal" and all(arg.op == "const" for arg in term.args[0].args):
+            one, other = (arg.value for arg in term.args[0].args)
+            return term.args[1 if one == other else 2]
+        return term
+
+    found = rewritten(substitute(expr, {ra.index(axis): const(place)}), known)
+    return ra.take(expr, place, axis) if axis in found.axes else found
 
 
 def _picked_by(expr: Expr, dim: Dim, array: Traced) -> Expr:
@@ -307,14 +322,24 @@ NEAR = 16
 """Elements of a sorted array so near to an end are read as those of a top-k."""
 
 
-class Sorted:
+class Sorted(NDArrayOperatorsMixin):
     """A sorted or partitioned array, or its positions: its first or last k elements can be taken, it is no array."""
+
+    __array_priority__ = 2000
 
     def __init__(self, source: Traced, place: int, positions: bool, loose: bool, descending: bool = False) -> None:
         self.source, self.place, self.positions, self.loose, self.descending = source, place, positions, loose, descending
 
+    def _whole(self) -> Exception:
+        return refused("a sorted array as a whole", "an order statistic needs all elements at once", "take its first or last k elements: [..., -k:]")
+
     def __getattr__(self, name: str) -> object:
-        raise refused("a sorted array as a whole", "an order statistic needs all elements at once", "take its first or last k elements: [..., -k:]")
+        raise self._whole()
+
+    def _refused(self, *given: object, **options: object) -> object:
+        raise self._whole()
+
+    __array_ufunc__ = __array_function__ = __array__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __index__ = __setitem__ = _refused
 
     def __getitem__(self, key: object) -> object:
         keys = _without_dots(self.source, list(key) if isinstance(key, tuple) else [key])
@@ -337,10 +362,14 @@ class Sorted:
             raise refused("a part inside a sorted array", "an order statistic needs all elements at once",
                           "take the first or last k elements")
         k = int(stop if first else -start)
-        if last and not self.loose and k > 1:
-            raise refused(f"the last {k} of a sorted array", "the k largest come largest first here",
-                          f"write np.sort(x)[..., ::-1][..., :{k}]")
-        return self._top(k, largest=first == self.descending)
+        top = self._top(k, largest=first == self.descending)
+        return self._backwards(top, k) if last and not self.loose and k > 1 else top
+
+    def _backwards(self, top: Traced, k: int) -> Traced:
+        """The last k in their own order, which is that of a top-k from its end."""
+        (name,), listed = top.dims[self.place], current.get().listing(k)
+        expr = ra.take(top.expr, k - 1 - ra.index(listed), name)
+        return Traced(expr, tuple((listed,) if place == self.place else dim for place, dim in enumerate(top.dims)))
 
     def _element(self, part: int) -> Traced:
         """One of the first or last few."""

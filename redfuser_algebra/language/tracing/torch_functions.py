@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.elementwise import is_boolean
 from redfuser_algebra.language.tracing.place import refused
@@ -22,8 +23,8 @@ TORCH: dict[str, Callable] = {}
 
 WHY = {name: reason for reason, names in {
     "every element of the result needs all elements before it; that is a scan": "cummax cummin logcumsumexp",
-    "neighbours along an axis meet": "diff conv1d conv2d conv3d convolution avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d unfold",
-    "an order statistic needs all elements at once": "median nanmedian quantile kthvalue mode sort argsort unique",
+    "neighbours along an axis meet": "diff conv1d conv2d conv3d convolution avg_pool1d avg_pool2d max_pool1d max_pool2d unfold",
+    "an order statistic needs all elements at once": "nanmedian quantile kthvalue mode sort argsort unique",
     "arrays are joined or cut": "cat concat stack hstack vstack split split_with_sizes chunk unbind pad constant_pad_nd roll repeat repeat_interleave",
     "one piece of an axis is read": "select narrow index_select slice",
     "each result may need any element": "embedding one_hot scatter scatter_add index_put index_add flip",
@@ -81,7 +82,7 @@ TORCH |= {
     "hardsigmoid": lambda a, inplace=False: np.clip(a / 6 + 0.5, 0, 1), "hardswish": lambda a, inplace=False: a * np.clip(a / 6 + 0.5, 0, 1),
     "mish": lambda a, inplace=False: a * np.tanh(np.logaddexp(a, 0)), "softsign": lambda a: a / (1 + np.absolute(a)),
     "softplus": lambda a, beta=1, threshold=20: np.logaddexp(a * beta, 0) / beta,
-    "logsigmoid": lambda a: -np.logaddexp(-a, 0),
+    **dict.fromkeys(("logsigmoid", "log_sigmoid"), lambda a: -np.logaddexp(-a, 0)),
     "clamp": lambda a, min=None, max=None: np.clip(a, min, max), "clip": lambda a, min=None, max=None: np.clip(a, min, max),
     "clamp_min": lambda a, min: np.maximum(a, min), "clamp_max": lambda a, max: np.minimum(a, max),
     "masked_fill": lambda a, mask, value: np.where(mask, value, a),
@@ -168,7 +169,7 @@ def _var_mean(a, dim=None, *args, keepdim=False, **options):
 
 
 @means("norm", "linalg_vector_norm", "linalg_norm")
-def _norm(a, p=2, dim=None, keepdim=False, *, ord=None, dtype=None):
+def norm(a, p=2, dim=None, keepdim=False, *, ord=None, dtype=None):
     order = p if ord is None else ord
     if dim is None:
         a = np.ravel(a)
@@ -187,7 +188,7 @@ def _softmin(a, dim=-1, _stacklevel=3, dtype=None):
 
 
 @means("logsumexp")
-def _logsumexp(a, dim=-1, keepdim=False):
+def logsumexp(a, dim=-1, keepdim=False):
     dim = tuple(dim) if isinstance(dim, list) else dim
     m = np.max(a, axis=dim, keepdims=True)
     total = m + np.log(np.sum(np.exp(a - m), axis=dim, keepdims=True))
@@ -195,8 +196,8 @@ def _logsumexp(a, dim=-1, keepdim=False):
 
 
 @means("log_softmax")
-def _log_softmax(a, dim=-1, dtype=None, _stacklevel=3):
-    return a - _logsumexp(a, dim, keepdim=True)
+def log_softmax(a, dim=-1, dtype=None, _stacklevel=3):
+    return a - logsumexp(a, dim, keepdim=True)
 
 
 @means("topk")
@@ -262,79 +263,39 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
 
 @means("normalize")
 def _normalize(a, p=2.0, dim=1, eps=1e-12, out=None):
-    return a / np.maximum(_norm(a, p, dim, True), eps)
+    return a / np.maximum(norm(a, p, dim, True), eps)
 
 
 @means("cosine_similarity")
 def _cosine(a, b, dim=1, eps=1e-8):
-    norms = [np.maximum(_norm(each, 2, dim), eps) for each in (a, b)]
+    norms = [np.maximum(norm(each, 2, dim), eps) for each in (a, b)]
     return np.sum(a * b, axis=dim) / (norms[0] * norms[1])
 
 
-def _averaged(losses, reduction):
-    if reduction == "batchmean":
-        return np.sum(losses) / losses.shape[0]
-    return losses if reduction == "none" else np.sum(losses) if reduction == "sum" else np.mean(losses)
+def _pooled(dimensions: int) -> Callable:
+    """The mean over the last so many dimensions."""
+    def handler(a, output_size):
+        if any(size != 1 for size in (output_size if isinstance(output_size, tuple | list) else (output_size,))):
+            raise refused("an adaptive pool of several places", "neighbours along an axis meet", "pool to one place, or write that part by itself")
+        return np.mean(a, axis=tuple(range(-dimensions, 0)), keepdims=True)
+
+    return handler
 
 
-def _at_class(a, target, dim):
-    """The element at the number of the class."""
-    return np.squeeze(np.take_along_axis(a, np.expand_dims(target, dim), dim), axis=dim)
+TORCH |= {f"adaptive_avg_pool{n}d": _pooled(n) for n in (1, 2, 3)}
 
 
-def _over_classes(losses, target, weight, ignore_index, reduction):
-    """The losses of those that take part: all but the ones with the number ignore_index."""
-    if weight is not None:
-        raise refused("a loss with weights of the classes", "only the plain loss is read", "write the weighted sum out")
-    taking_part = np.not_equal(target, ignore_index)
-    losses = np.where(taking_part, losses, 0)
-    return np.sum(losses) / np.sum(np.where(taking_part, 1, 0)) if reduction == "mean" else _averaged(losses, reduction)
+@means("median")
+def _median(a, dim=None, keepdim=False):
+    """The lower of two in the middle, as torch has it."""
+    def lower(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
+        if len(names) > 1:
+            raise refused("the median of all dimensions", "its elements are ordered along one axis", "give dim=")
+        out = ra.fresh_axis(f"sorted_{names[0]}", expr)
+        return ra.take(ra.sort(expr, names[0], out), (ra.size(names[0]) - 1) // 2, out)
 
-
-@means("nll_loss", "nll_loss_nd")
-def _nll(a, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    """−a at the number of the class, along dimension 1 (0 of a vector)."""
-    return _over_classes(-_at_class(a, target, min(a.ndim - 1, 1)), target, weight, ignore_index, reduction)
-
-
-@means("cross_entropy")
-def _cross_entropy(a, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
-    """−log of the probability of a class (its number), or against probabilities of the classes."""
-    if label_smoothing:
-        raise refused("cross_entropy with label_smoothing", "only the plain loss is read", "write the weighted sum out")
-    dim = min(a.ndim - 1, 1)
-    if target.ndim < a.ndim:
-        return _over_classes(_logsumexp(a, dim) - _at_class(a, target, dim), target, weight, ignore_index, reduction)
-    return _averaged(-np.sum(target * _log_softmax(a, dim), axis=dim), reduction)
-
-
-@means("kl_div")
-def _kl_div(a, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    losses = np.exp(target) * (target - a) if log_target else np.where(target == 0, 0, target * (np.log(target) - a))
-    return _averaged(losses, reduction)
-
-
-@means("binary_cross_entropy_with_logits")
-def _binary(a, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
-    if weight is not None or pos_weight is not None:
-        raise refused("binary_cross_entropy_with_logits with weights", "only the plain loss is read", "write the weighted sum out")
-    return _averaged(np.maximum(a, 0) - a * target + np.log1p(np.exp(-np.absolute(a))), reduction)
-
-
-@means("smooth_l1_loss")
-def _smooth_l1(a, b, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    gap = np.absolute(a - b)
-    return _averaged(np.where(gap < beta, gap * gap / (2 * beta), gap - beta / 2) if beta else gap, reduction)
-
-
-@means("mse_loss")
-def _mse(a, b, size_average=None, reduce=None, reduction="mean", weight=None):
-    return _averaged((a - b) ** 2, reduction)
-
-
-@means("l1_loss")
-def _l1(a, b, size_average=None, reduce=None, reduction="mean", weight=None):
-    return _averaged(np.absolute(a - b), reduction)
+    middle = reduced(a, dim, keepdim, lower)
+    return middle if dim is None else Pair(middle, None)
 
 
 # dimensions
