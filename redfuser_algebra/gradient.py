@@ -79,7 +79,8 @@ class Gradient:
         found = {}
         for names, operator in self.backward.operators.items():
             turned = names in self.backward.reversed
-            result = self._run(operator, {name: self._turned(array, operator.inputs.get(name, ())) for name, array in given.items()} if turned else given, backend)
+            own = {name: self._turned(array, operator.inputs.get(name, ())) for name, array in given.items()} if turned else given
+            result = self._run(operator, own, backend)
             parts = result.values() if len(names) > 1 else [result]
             for name, part, axes in zip(names, parts, operator.output_axes, strict=True):
                 part = self._turned(part, axes) if turned else part

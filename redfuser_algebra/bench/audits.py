@@ -24,7 +24,8 @@ from redfuser_algebra.run import files
 from redfuser_algebra.run.audit import FULL, SIZES, Binary, Case, Draw, Size, rows_and_length, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 
-HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes", "bound", "roofline", "s", "source")
+HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes",
+        "bound", "roofline", "s", "source")
 COUNTED = ("numbers", "passed", "failed", "with spills or stack", "not run, or without a kernel")
 TITLE = """# The CUDA kernels, audited without a GPU
 
@@ -118,9 +119,11 @@ def cells(found: dict) -> list[str]:
     part = {name: max((case[name] for case in cases[-1:] if case[name]), default=0.0) for name in ("traffic", "conflicts")}
     ran = {_said(case["rows"], case["length"]): "" if case.get("compared", True) else " (not compared)" for case in cases}
     full = (_said(*rows_and_length(size)) for size in SIZES[FULL][found["tiles"]])
-    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO", ", ".join(size + remark for size, remark in ran.items()), ", ".join(size for size in full if size not in ran),
-            str(max((b["registers"] for b in binaries), default=0)), str(max((b["spilled"] + b["stack"] for b in binaries), default=0)), f"{float(worst):.2f}", f"{part['traffic']:.3f}",
-            f"{part['conflicts']:.2f}", found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
+    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO",
+            ", ".join(size + remark for size, remark in ran.items()), ", ".join(size for size in full if size not in ran),
+            str(max((b["registers"] for b in binaries), default=0)), str(max((b["spilled"] + b["stack"] for b in binaries), default=0)),
+            f"{float(worst):.2f}", f"{part['traffic']:.3f}", f"{part['conflicts']:.2f}",
+            found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
 
 
 def _said(rows: int, length: int) -> str:
@@ -135,7 +138,8 @@ def markdown(asked: Asked, found: Iterable[dict]) -> str:
     missing = [f"{dtype}: {', '.join(names)}." for dtype in asked.dtypes
                if (names := [name for name in fusing if (name, dtype) not in rows])]
     title = TITLE.format(card=asked.card, full="--full " if asked.sizes == FULL else "", dtypes=",".join(asked.dtypes))
-    return "\n".join([title, *_table([COUNTED, *_counts(asked, fusing, rows)]), "", *_failed(last.values()), "## All that ran", "", *_table([HEAD, *(rows[key] for key in sorted(rows))]), "",
+    return "\n".join([title, *_table([COUNTED, *_counts(asked, fusing, rows)]), "", *_failed(last.values()),
+                      "## All that ran", "", *_table([HEAD, *(rows[key] for key in sorted(rows))]), "",
                       "## Not run, or without a kernel", "", *missing, ""])
 
 

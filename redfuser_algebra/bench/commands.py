@@ -47,7 +47,8 @@ def bench_workloads(
         runs: Annotated[int | None, typer.Option(min=1, help="Turns of each contestant; 15, or 3 if quick.")] = None,
         json_file: JsonFile = None, plot_file: PlotFile = None,
         report_file: Annotated[Path | None, typer.Option("--report", help="Write a report in Markdown here.")] = None,
-        on_gpu: Annotated[bool, typer.Option("--gpu", help=f"On a GPU, next to torch, FlashAttention, flex_attention and Triton: {', '.join(GPU_WORKLOADS)}.")] = False) -> int:
+        on_gpu: Annotated[bool, typer.Option(
+            "--gpu", help=f"On a GPU, next to torch, FlashAttention, flex_attention and Triton: {', '.join(GPU_WORKLOADS)}.")] = False) -> int:
     """Kernels next to NumPy, SciPy, torch, JAX and what reading and copying alone take, in one process, by turns."""
     if on_gpu:
         if shape or plot_file:

@@ -34,7 +34,8 @@ def ratios(rows: Iterable[Measured], path: Path) -> Path:
     for place, row in enumerate(rows):
         for name, each in row.contestants.items():
             if name != OURS and each.milliseconds:
-                axes.plot(each.milliseconds / row.ours, place, "x" if name.endswith(", torch") else "o", color=COLOURS[name], label=None if name in seen else name)
+                axes.plot(each.milliseconds / row.ours, place, "x" if name.endswith(", torch") else "o",
+                          color=COLOURS[name], label=None if name in seen else name)
                 seen.add(name)
     axes.axvline(1, color="black", linewidth=1)
     axes.set(xscale="log", xlabel=f"times as long as {OURS}", yticks=range(len(rows)), yticklabels=[row.workload for row in rows])

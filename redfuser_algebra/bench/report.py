@@ -166,8 +166,8 @@ def _scaling(results: Results) -> list[str]:
         for row in results.lengths:
             by_length.setdefault(row.length, {})[row.operator] = row.microseconds
         names = list(dict.fromkeys(row.operator for row in results.lengths))
-        lines += ["", "## Length", "", "One row; microseconds of a call, and nanoseconds of an element.", "",
-                  *markdown_table(["elements", *names], [[f"{length:,}", *(_both(times, name, length) for name in names)] for length, times in by_length.items()])]
+        rows = [[f"{length:,}", *(_both(times, name, length) for name in names)] for length, times in by_length.items()]
+        lines += ["", "## Length", "", "One row; microseconds of a call, and nanoseconds of an element.", "", *markdown_table(["elements", *names], rows)]
     if results.compiled:
         lines += ["", "## First call", "", f"In a new process: compiled (at most {COLD:g} s), and from the cache (at most {WARM:g} s).", "",
                   *markdown_table(*first_calls(results.compiled))]

@@ -30,8 +30,9 @@ class Entry:
     """An operator, where it comes from, its NumPy reference, how to draw inputs, and the verdict expected of it.
 
     `reference(**inputs(rng, L))` is the value for a reduced axis of length L in float64, written without this
-    package; `draws` are those of its arrays that are drawn each by itself, at any shape.  `words` is the most state that one row may need, a GEMM accumulator or a vector counted as one;
-    None where nobody has said.  `shortest` is the least L for which the operator is defined and well conditioned.
+    package; `draws` are those of its arrays that are drawn each by itself, at any shape.  `words` is the most state that
+    one row may need, a GEMM accumulator or a vector counted as one; None where nobody has said.  `shortest` is the least L
+    for which the operator is defined and well conditioned.
     """
 
     operator: Operator

@@ -74,7 +74,8 @@ def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGETâ€
     The header of a kernel names the hash of the certificate, which takes some seconds each.  A proof needs NumPy, Hypothesis and SymPy.
     """
     if bool(targets) == every:
-        raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named", "name operators, a Python file or a formula, or write --all")
+        raise OperatorError("exporting kernels", "both names and --all are given" if every else "nothing is named",
+                            "name operators, a Python file or a formula, or write --all")
     operators = list(ra.operators.values()) if every else [operator for word in targets for operator in operators_of(word)]
     if gradient:
         operators = [verdict.operator for operator in operators for verdict in ra.fuse(operator).gradient().verdicts.values()]
@@ -141,8 +142,10 @@ def audit(target: Annotated[str | None, TARGET] = None,
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
           wgmma: Annotated[bool, typer.Option("--wgmma", help=WGMMA)] = False,
           factors: Annotated[str | None, typer.Option(help=FACTORS)] = None,
-          plot: Annotated[Path | None, typer.Option(help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
-          record: Annotated[Path, typer.Option(help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
+          plot: Annotated[Path | None, typer.Option(
+              help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
+          record: Annotated[Path, typer.Option(
+              help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
           table: Annotated[Path | None, typer.Option(help="With --all: write what the record holds to this file, as a table in Markdown.")] = None,
           as_json: JsonOption = False) -> int:
     """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.

@@ -18,7 +18,8 @@ from redfuser_algebra.language.errors import OperatorError
 
 
 def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-              published: Annotated[str | None, typer.Option("--list", help="A published list, task by task, with verdicts: RedFuser, Neptune, AttnFuse, Opera or KernelBench.")] = None,
+              published: Annotated[str | None, typer.Option(
+                  "--list", help="A published list, task by task, with verdicts: RedFuser, Neptune, AttnFuse, Opera or KernelBench.")] = None,
               table: Annotated[bool, typer.Option("--table", help="Verdict, state, laws and kernels of each, as kernels/README.md has them.")] = False) -> int:
     """List the operators that come with the package."""
     if published is not None:

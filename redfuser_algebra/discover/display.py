@@ -31,7 +31,8 @@ def verdict_html(verdict: Verdict) -> Fragment:
     if verdict.refusal:
         told.append(refusal_html(verdict.refusal))
     if not verdict.fused:
-        told.append(paragraphs(["What to do: in_passes() of this verdict runs the operator in as few passes as can be; nearest() looks for variants that fuse."]))
+        told.append(paragraphs(["What to do: in_passes() of this verdict runs the operator in as few passes as can be; "
+                                "nearest() looks for variants that fuse."]))
     return joined(*map(Fragment, told))
 
 

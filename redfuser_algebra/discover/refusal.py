@@ -28,9 +28,10 @@ class Refusal:
     """Why a cascade has no fused form here.
 
     `residual` is the element term that still mixes the axis with a new pivot (p' is the new value of pivot p, whose
-    meaning is in `pivots`; that of the results of reductions before it is in `earlier`).  `exhausted` says that a limit was hit: then nothing is known about the operator.
-    `rounding` says that a rounding sits between the pivot and the reduction.  `witness` proves that no form exists
-    (None: not proved), and `passes` are the reductions of each pass that the operator needs.
+    meaning is in `pivots`; that of the results of reductions before it is in `earlier`).  `exhausted` says that a limit
+    was hit: then nothing is known about the operator.  `rounding` says that a rounding sits between the pivot and the
+    reduction.  `witness` proves that no form exists (None: not proved), and `passes` are the reductions of each pass that
+    the operator needs.
     """
 
     axis: str

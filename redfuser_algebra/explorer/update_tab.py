@@ -108,7 +108,8 @@ def merged_html(merged: Merged) -> Fragment:
     rows = [[formula(name_latex(name)), *cells(name, 0), *cells(name, 1), short(merged.together[name])] for name in merged.together]
     pivots = [[formula(name_latex(name)), *(short(each[name]) for each in merged.pivots)] for name in merged.pivots[2]]
     head = ("component", "a", "a moved", "b", "b moved", "together")
-    return joined(titled("Pivots", table(("pivot", "of a", "of b", "of both"), pivots)) if pivots else "", titled("State", table(head, rows)), fields.note(READ))
+    of_pivots = titled("Pivots", table(("pivot", "of a", "of b", "of both"), pivots)) if pivots else ""
+    return joined(of_pivots, titled("State", table(head, rows)), fields.note(READ))
 
 
 def history_picture(rule: Rule) -> picture:

@@ -112,8 +112,8 @@ def real_array(signature: Signature, name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (RuntimeError, TypeError, ValueError) as error:
-        instead = ("convert it first, with x.detach() or x.float()" if hasattr(value, "detach") else "convert it first, with x.float()" if hasattr(value, "float")
-                   else "pass a rectangular array of numbers")
+        ways = " or ".join(f"x.{name}()" for name in ("detach", "float") if hasattr(value, name))
+        instead = f"convert it first, with {ways}" if ways else "pass a rectangular array of numbers"
         raise OperatorError(asked, f"it does not make an array: {error}", instead) from error
     if array.dtype.kind not in "biuf" and not (array.dtype.kind == "V" and np.can_cast(array.dtype, np.float64)):
         raise OperatorError(asked, f"its dtype {array.dtype} is not a real number", _conversion(array.dtype.kind))

@@ -41,7 +41,8 @@ class Expr:
     | scan | (axis, names, place, every) | (*initial, *next) | the state called `names[place]` after the last element |
 
     A scan has one initial value and one next value per state; the latter is over elements and `state` leaves.  Where
-    `every` is "after" or "before" it keeps the axis: the state after or before every element.  For topk and argtopk the number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
+    `every` is "after" or "before" it keeps the axis: the state after or before every element.  For topk and argtopk the
+    number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
     """
 
     __slots__ = ("op", "attrs", "args", "axes", "depth", "_text", "__weakref__")

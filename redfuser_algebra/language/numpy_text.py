@@ -15,8 +15,8 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.recurrence import with_elements
 from redfuser_algebra.language.text import ATOM, UNARY, Written, at_least, binary, shared_terms
 
-RESERVED = ("np", "spread", "along", "positions", "position_of", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition", "AXES", "True",
-            "False", "None")
+RESERVED = ("np", "spread", "along", "positions", "position_of", "largest", "chosen", "stepped", "cast_to", "taken_out", "lengths", "definition",
+            "AXES", "True", "False", "None")
 IDENTITIES = {"sum": "0", "prod": "1", "max": "-np.inf", "min": "np.inf", "fmax": "-np.inf", "fmin": "np.inf", "argmax": "-np.inf", "argmin": "np.inf",
               "topk": "-np.inf", "argtopk": "-np.inf", "any": "False", "all": "True"}
 """What elements outside a mask count as."""

@@ -298,7 +298,9 @@ def whole(x, least, most):
     return i8(0) if x != x else i8(most) if x >= most else i8(least) if x <= least else i8(np.rint(x))
 '''
 
-_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("times",), _TIMES), (("finite", "anchored"), _FINITE), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD), (("_reduced",), _REDUCED), (("exp4", "decay4"), _EXP4), (("exp8", "decay8"), _EXP8), (("larger", "smaller"), _EXTREMES),
+_PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _COPIED), (("times",), _TIMES),
+           (("finite", "anchored"), _FINITE), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD),
+           (("_reduced",), _REDUCED), (("exp4", "decay4"), _EXP4), (("exp8", "decay8"), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
            (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
@@ -309,7 +311,8 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic'''
 
-_IMPORTS = ((("binding",), "from llvmlite import binding"), (("cgutils",), "from numba.core import cgutils"), (("impl_ret_borrowed",), "from numba.core.imputils import impl_ret_borrowed"),
+_IMPORTS = ((("binding",), "from llvmlite import binding"), (("cgutils",), "from numba.core import cgutils"),
+            (("impl_ret_borrowed",), "from numba.core.imputils import impl_ret_borrowed"),
             (("populate_array",), "from numba.np.arrayobj import populate_array"))
 
 _HEAD = '''

@@ -380,7 +380,10 @@ def used(definitions: str, bodies: str, extremes: str = _EXTREMES) -> str:
 def accesses_of_others(dtype: str) -> str:
     """The source of load_truths and load_wholes beside vectors of numbers of a dtype."""
     count = 16 // BYTES[dtype]
-    load = "mov.b64 $0, 0; @p ld.global.nc.b64 $0, [$1];" if count == 8 else f".reg .b{8 * count} w; mov.b{8 * count} w, 0; @p ld.global.nc.b{8 * count} w, [$1]; cvt.u64.u{8 * count} $0, w;"
+    load = "mov.b64 $0, 0; @p ld.global.nc.b64 $0, [$1];"
+    if count < 8:
+        bits = 8 * count
+        load = f".reg .b{bits} w; mov.b{bits} w, 0; @p ld.global.nc.b{bits} w, [$1]; cvt.u64.u{bits} $0, w;"
     return _OTHERS.format(load=_WHEN.format("$2", load))
 
 

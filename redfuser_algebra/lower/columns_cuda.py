@@ -57,8 +57,8 @@ class ColumnPrinter(RowPrinter):
     def _choice(self) -> Choice:
         sizes = [f"sizes[{axis!r}]" for axis in self.columns]
         lines = [line for axis, count in self._counts() for line in self._counted(axis, count)]
-        lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}",
-                  *_refused(f"state > {4 * WORDS}", f"a thread holds {{state}} bytes of a row's state, and has room for {4 * WORDS}: take fewer columns at a time")]
+        said = f"a thread holds {{state}} bytes of a row's state, and has room for {4 * WORDS}: take fewer columns at a time"
+        lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}", *_refused(f"state > {4 * WORDS}", said)]
         if not self.staged:
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
         cells = [(self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged]
@@ -72,7 +72,8 @@ class ColumnPrinter(RowPrinter):
     def _counted(self, axis: str, count: str) -> list[str]:
         """The length of an axis that top-k makes."""
         size = f"sizes[{axis!r}]"
-        return [f"{size} = {count}", *_refused(f"not 1 <= {size} <= min(length, {LISTED})", f"the {{{size}}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more")]
+        said = f"the {{{size}}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more"
+        return [f"{size} = {count}", *_refused(f"not 1 <= {size} <= min(length, {LISTED})", said)]
 
     def _total(self, arrays: list[tuple[str, tuple[str, ...]]]) -> str:
         """Code for the bytes of arrays of these types and columns."""

@@ -74,7 +74,8 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     outputs = program.again
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
     products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
-    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, _seconds(program, outputs, extent, width) + ORDERED * bool(program.running), written,
+    finishing = _seconds(program, outputs, extent, width) + ORDERED * bool(program.running)
+    return Work(rows, sizes[program.axis], read, len(program.stages), seconds, finishing, written,
                 STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates),
                 bool(program.running) and not program.folds, 8 * ORDERED * bool(steps))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.functions import Accumulator, Function, Scope, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Scope, indented, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.scalar_code import Code, constant
 
@@ -116,7 +116,8 @@ class DeviceFunction(Function):
         if not self.begun:
             self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, UNROLLED)]
             return
-        ends = [f"if {index} % VECTOR == VECTOR - 1 or {index} == TILE:", *(f"    {line}" for pair in zip(self.ended, self.begun, strict=True) for line in pair)]
+        turned = [line for pair in zip(self.ended, self.begun, strict=True) for line in pair]
+        ends = [f"if {index} % VECTOR == VECTOR - 1 or {index} == TILE:", *indented(turned)]
         self.nest[-1].lines += [f"    {line}" for line in (*loop.lines, *ends, UNROLLED)]
         self.begun, self.ended = [], []
 
@@ -155,4 +156,4 @@ class DeviceFunction(Function):
     def text(self, loop: bool = False) -> str:
         """The definition."""
         body = [*self.nest[0].lines, *(["return " + ", ".join(code.text for code in self.returned)] if self.returned else [])]
-        return inlined("\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in body or ["pass"])])) + "\n"
+        return inlined("\n".join(["@cuda.jit(device=True)", f"def {self.name}({', '.join(self.arguments)}):", *indented(body or ["pass"])])) + "\n"

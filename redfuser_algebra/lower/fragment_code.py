@@ -13,7 +13,7 @@ from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, stem, symbol_names
 from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
 from redfuser_algebra.lower.device_functions import over_lanes
-from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, Scope, joined
+from redfuser_algebra.lower.functions import Accumulator, Function, Leaf, Scope, indented, joined
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Products, Weighted
 from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
@@ -196,7 +196,7 @@ class FragmentCode(Function):
 
     def text(self, loop: bool = False) -> str:
         """The definition."""
-        lines = ["@cuda.jit(device=True, forceinline=True)", f"def {self.name}({', '.join(self.arguments)}):", *(f"    {line}" for line in self.nest[0].lines or ["pass"])]
+        lines = ["@cuda.jit(device=True, forceinline=True)", f"def {self.name}({', '.join(self.arguments)}):", *indented(self.nest[0].lines or ["pass"])]
         return inlined("\n".join(lines))
 
 

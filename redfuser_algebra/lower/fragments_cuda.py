@@ -358,5 +358,7 @@ def bounded(factor):
 def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
-    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART, _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL])])
+    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
+            _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
+    full = [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL]
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else full)])

@@ -140,11 +140,12 @@ def factors(term: Expr) -> list[Expr]:
 def _update(form: FusedForm, component: Component, named: dict[Expr, Expr], rows: tuple[str, ...]) -> Update:
     lift = substitute(component.lift, named)
     mask = None if component.mask is None else substitute(component.mask, named)
+    update = Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase)
     if component.step is not None:
-        return Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase, step=substitute(component.step, named))
+        return replace(update, step=substitute(component.step, named))
     if component.name in form.joins:
-        return Update(component.name, component.monoid, component.axes, lift, None, None, component.rebase, joined=form.joins[component.name], empty=component.nothing)
-    update = Update(component.name, component.monoid, component.axes, lift, mask, component.count, component.rebase)
+        return replace(update, joined=form.joins[component.name], empty=component.nothing)
+    update = replace(update, mask=mask, count=component.count)
     return replace(update, contraction=_columns(update, form.axis, rows))
 
 

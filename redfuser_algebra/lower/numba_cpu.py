@@ -21,6 +21,7 @@ from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.ordered_cpu import Seen
 from redfuser_algebra.lower.scalar_code import constant
 from redfuser_algebra.lower.storage import Signature, Variable
+from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import Producer, TileProgram
 
 
@@ -66,9 +67,14 @@ class _Printer(JoinPrinter):
         whole = ["for t0 in range(begin, end, tile):", *indented(self.of_whole_rows(tile))] if program.folds else []
         starts, maps = self._starts_of_maps(), self._maps()
         sweep = self._over_items("sweep", ["first", "last", *arguments], [f"begin, end = 0, n_{axis}"], "first, last", [*whole, *end, *starts, *maps])
-        kernel = ['@njit(cache=True, parallel=True, error_model="numpy")', f"def kernel({', '.join(['threads', 'items', *arguments])}):",
-                  *indented(["pieces = items if items < 8 * threads else 8 * threads", "for part in prange(threads):", "    for piece in range(part, pieces, threads):",
-                        f"        sweep(piece * items // pieces, (piece + 1) * items // pieces, {', '.join(arguments)})"])]
+        kernel = filled(f"""
+            @njit(cache=True, parallel=True, error_model="numpy")
+            def kernel({', '.join(['threads', 'items', *arguments])}):
+                pieces = items if items < 8 * threads else 8 * threads
+                for part in prange(threads):
+                    for piece in range(part, pieces, threads):
+                        sweep(piece * items // pieces, (piece + 1) * items // pieces, {', '.join(arguments)})
+        """)
         parts = self._parts(given, arguments[len(given):], tile, end, starts, maps) if program.splits else []
         text = unmarked("\n\n".join([*self.functions, *("\n".join(lines) + "\n" for lines in (sweep, kernel, *parts))]))
         state = tuple(Variable(name, v.block, v.columns, v.type) for name, v in self._state().items())
@@ -90,13 +96,21 @@ class _Printer(JoinPrinter):
         if not maps:
             return [fold, join]
         last = [f"{v.name} = held_{v.name}[last, item]" for v in state]
-        replay = self._over_items("replay", ["items", "part", "begin", "end", *given, *held, *outputs], [f"last = {held[0]}.shape[0] - 1"], "items",
-                                  ["if part > 0:", *indented(self._from_part(state)), *last, *self._values_of_maps(), "if part == 0:", *indented(starts), *maps])
+        going_on = ["if part > 0:", *indented(self._from_part(state)), *last, *self._values_of_maps(), "if part == 0:", *indented(starts), *maps]
+        replay = self._over_items("replay", ["items", "part", "begin", "end", *given, *held, *outputs], [f"last = {held[0]}.shape[0] - 1"], "items", going_on)
         return [fold, join, replay]
 
     def _over_items(self, name: str, arguments: list[str], before: list[str], items: str, lines: list[str]) -> list[str]:
-        return ['@njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)', f"def {name}({', '.join(arguments)}):",
-                *indented(["wide_vectors()", *self._allocations(), *before, f"for item in range({items}):", *indented([*self._item(), *lines])])]
+        return filled(f"""
+            @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+            def {name}({', '.join(arguments)}):
+                wide_vectors()
+                <allocations>
+                <before>
+                for item in range({items}):
+                    <item>
+                    <lines>
+        """, allocations=self._allocations(), before=before, item=self._item(), lines=lines)
 
     def _state(self) -> dict[str, Variable]:
         """What a part of the reduced axis leaves behind; nothing where it is not cut."""
@@ -114,7 +128,8 @@ class _Printer(JoinPrinter):
         lines = ["rest = item"]
         if self.program.block:
             m = rows.pop()
-            lines += [f"blocks = (n_{m} + block - 1) // block", "i0 = rest % blocks * block", f"nb = block if i0 + block < n_{m} else n_{m} - i0", "rest //= blocks"]
+            lines += [f"blocks = (n_{m} + block - 1) // block", "i0 = rest % blocks * block",
+                      f"nb = block if i0 + block < n_{m} else n_{m} - i0", "rest //= blocks"]
         for axis in reversed(rows):
             lines += [f"i_{axis} = rest % n_{axis}", f"rest //= n_{axis}"]
         return [*lines, "b = rest", *self._empty()]
@@ -126,7 +141,8 @@ class _Printer(JoinPrinter):
         stages = self._stages()
         if whole:
             stages = [f"if {whole}:", *indented(self._stages(whole=True)), "else:", *indented(stages)]
-        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made, *self._snapshots(), *stages]
+        return ["n = tile if t0 + tile < end else end - t0", "seen = t0 + n - begin", *passed_over, *self._tiles(), *self.reshaped, *made,
+                *self._snapshots(), *stages]
 
     def _stages(self, whole: bool = False) -> list[str]:
         """All stages; the second one, or the only one, has the next tile fetched."""

@@ -24,7 +24,8 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
     if without_kernel(program):
-        raise LoweringError(f"a CUDA kernel of {program.name}", "order counts at every element of an output, or in a state with columns, and its threads do not follow it there",
+        raise LoweringError(f"a CUDA kernel of {program.name}",
+                            "order counts at every element of an output, or in a state with columns, and its threads do not follow it there",
                             'run the operator with the CPU kernel: backend="cpu"')
     if wgmma or float8.formats:
         if not has_products(program):

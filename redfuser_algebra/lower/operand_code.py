@@ -9,6 +9,7 @@ from redfuser_algebra.lower.fragment_code import FragmentCode, Storage
 from redfuser_algebra.lower.operands_cuda import Operand, Products
 from redfuser_algebra.lower.scalar_code import Code
 from redfuser_algebra.lower.storage import Signature
+from redfuser_algebra.lower.templates import filled
 
 
 class OperandCode(FragmentCode):
@@ -71,5 +72,10 @@ class OperandCode(FragmentCode):
                       f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
         lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
         arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
-        self.nest[0].lines += [*arrays, f"for panel in range(WIDTH_{name} // 128):", f"    for i in range({self.parts.height(self.operand)} * 8 // THREADS):",
-                               "        row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)", *(f"        {line}" for line in lines)]
+        self.nest[0].lines += filled(f"""
+            <arrays>
+            for panel in range(WIDTH_{name} // 128):
+                for i in range({self.parts.height(self.operand)} * 8 // THREADS):
+                    row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
+                    <lines>
+        """, arrays=arrays, lines=lines)

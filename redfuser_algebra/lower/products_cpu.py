@@ -120,7 +120,8 @@ def turned(context, right, row, column, panel, to):
     def emit(context, builder, signature, args):
         source, target = _arrays(context, builder, signature, args, (0, 3))
         vector, lanes, align = _vectors(right)
-        rows, mask = _rows(builder, args[1], lanes, builder.extract_value(source.shape, 0)), _taken(builder, builder.sub(builder.extract_value(source.shape, 1), args[2]), lanes)
+        height, width = (builder.extract_value(source.shape, dim) for dim in (0, 1))
+        rows, mask = _rows(builder, args[1], lanes, height), _taken(builder, builder.sub(width, args[2]), lanes)
         lines = [_load(builder, _place(builder, source, each, args[2], vector), align, mask, vector) for each in rows]
         far = lanes // 2
         while far:

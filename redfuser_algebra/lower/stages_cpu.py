@@ -129,7 +129,8 @@ class StagePrinter(OrderedPrinter):
         pages = max(1, PAGES // inputs)
         each = f" // {pages}" if pages > 1 else ""
         places = [f"{distance} + {at}{each}" if at else distance, f"{count}{each}", f"n{each}"]
-        return ", ".join([f"ahead({tile}", *(f"({place}){columns}" if columns else place for place in places), f"{pages}", f"{LINE // int(self.signature.arrays[name][1])})"])
+        line = LINE // int(self.signature.arrays[name][1])
+        return ", ".join([f"ahead({tile}", *(f"({place}){columns}" if columns else place for place in places), f"{pages}", f"{line})"])
 
     def _in_strips(self, function: Function, types: dict[str, str], body: Callable[..., None]) -> None:
         """A loop over the elements of a tile.  Where the next tile is to be fetched, strips of them go in step with that.
@@ -144,14 +145,16 @@ class StagePrinter(OrderedPrinter):
         function.places[axis] = f"np.uint64({index})"
         function.open(axis)
         body("_lanes[lane]")
-        each, results = function.nest.pop().lines, {self.held(name).name: self._lanes(function, self.held(name).name, type_) for name, type_ in types.items()}
+        each = function.nest.pop().lines
+        results = {self.held(name).name: self._lanes(function, self.held(name).name, type_) for name, type_ in types.items()}
         strip = [*(self._ahead_of_strip(function, name, len(fetched)) for name in fetched),
                  f"for lane in range({STRIP}):", *indented([f"{index} = i0 + lane", *each])]
         monoids = {self.held(u.name).name: (u.monoid, types[u.name]) for u in self.program.updates if u.name in types}
+        together = [f"{name} = {joined(monoids[name][0], name, lanes, monoids[name][1])}" for name, lanes in results.items()]
         for line in [f"for lane in range({STRIP}):", *indented([f"{lanes} = {name}" for name, lanes in results.items()]),
                      f"whole = {n} // {STRIP} * {STRIP}", f"for i0 in range(0, whole, {STRIP}):", *indented(strip),
                      f"for {index} in range(whole, {n}):", *indented(line.replace("_lanes[lane]", "") for line in each),
-                     f"for lane in range({STRIP}):", *indented([f"{name} = {joined(monoids[name][0], name, lanes, monoids[name][1])}" for name, lanes in results.items()])]:
+                     f"for lane in range({STRIP}):", *indented(together)]:
             function.line(line)
 
     def _lanes(self, function: Function, name: str, type_: str) -> str:
@@ -432,7 +435,8 @@ def _in_registers(function: Function, arrays: list[str]) -> None:
     names = {place: f"sum{number}" for number, place in enumerate(places)}
     for place, name in names.items():
         lines = lines.replace(place, name)
-    function.nest[0].lines = [*(f"{name} = {place}" for place, name in names.items()), *lines.split("\n"), *(f"{place} = {name}" for place, name in names.items())]
+    taken, left = ([pattern.format(name, place) for place, name in names.items()] for pattern in ("{0} = {1}", "{1} = {0}"))
+    function.nest[0].lines = [*taken, *lines.split("\n"), *left]
 
 
 def _exponentials(update: Update) -> list[Expr]:

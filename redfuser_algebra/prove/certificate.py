@@ -153,9 +153,9 @@ def certify(operator: Operator, cascade: Cascade, form: FusedForm, *, examples: 
     """The certificate of a form.
 
     Exact experiments are made on `examples` examples (40; 1000 if `deep`), drawn from `seed`.  `interpreter` runs the
-    form as the product does, so that it is measured, too.  `progress` is told (done, of how many), `heard` each piece of evidence as it is found, with the obligation's
-    id.  Raises Stopped, a
-    KeyboardInterrupt that holds what was established, on Ctrl-C.
+    form as the product does, so that it is measured, too.  `progress` is told (done, of how many), `heard` each piece of
+    evidence as it is found, with the obligation's id.  Raises Stopped, a KeyboardInterrupt that holds what was
+    established, on Ctrl-C.
     """
     examples = examples or (DEEP_EXAMPLES if deep else EXAMPLES)
     cascade = length_given(cascade) or cascade if form.length_given else cascade

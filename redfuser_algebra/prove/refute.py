@@ -38,7 +38,9 @@ def refute(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget:
            params: Mapping[str, Scalar | None] | None = None, again: Mapping[str, str] = NONE) -> Witness | None:
     """A witness that no bounded state carries the results that need `refusal.reduction`, or None.
 
-    `params` are the operator's parameters with their defaults, and `again` its inputs that are another one once more.  Never a witness for a body that is certainly of finite rank, nor where positions are compared with constants (a window), nor along an axis that a top-k makes.
+    `params` are the operator's parameters with their defaults, and `again` its inputs that are another one once more.
+    Never a witness for a body that is certainly of finite rank, nor where positions are compared with constants (a
+    window), nor along an axis that a top-k makes.
     """
     if any(term.op == "reduce" and term.attrs[2] == cascade.axis for term in subterms(*_formulas(cascade))):
         return None
@@ -142,7 +144,8 @@ def _suspects(problem: Problem, refused: str) -> list[Reduction]:
 
 def _of_jumps(problem: Problem, reduction: Reduction, refusal: Refusal, found: Crossed) -> Crossings | None:
     ranked = reduction.source.attrs[2] in problem.growing
-    reason = ONLINE if problem.behind else ORDER_STATISTIC if ranked else ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    of_kind = ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    reason = ONLINE if problem.behind else ORDER_STATISTIC if ranked else of_kind
     draft = Crossings(reason, reduction, problem, found.prefix, found.columns, {}, found.jumps)
     minors = draft.minors()
     if not minors or not all(map(certainly_not_zero, minors.values())):

@@ -49,7 +49,8 @@ def shift(i: Instruction, d: Decoder) -> Step:
 def funnel_shift(i: Instruction, d: Decoder) -> Step:
     """32 bits out of two words side by side."""
     def apply(low: np.ndarray, high: np.ndarray, by: np.ndarray) -> np.ndarray:
-        both, step = high.astype(np.uint64) << np.uint64(32) | low, (by & np.uint32(31) if "wrap" in i.forms else np.minimum(by, np.uint32(32))).astype(np.uint64)
+        both = high.astype(np.uint64) << np.uint64(32) | low
+        step = (by & np.uint32(31) if "wrap" in i.forms else np.minimum(by, np.uint32(32))).astype(np.uint64)
         return (both >> step if "r" in i.forms else both << step >> np.uint64(32)).astype(np.uint32)
 
     return elementwise(i, d, apply, "u32", "u32")

@@ -110,8 +110,11 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
             own, warp = sums[lanes], int(g.warps[start]) % 4
             if len(np.unique(b[lanes])) > 1 or not fragments and len(np.unique(a[lanes])) > 1:
                 raise PtxError("lanes of a warp give wgmma different descriptors")
-            rows = (numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0]).reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16) if fragments
-                    else tile(g, int(a[start, 0]), 64, turned_left, lanes, kinds[0])[16 * warp:16 * warp + 16])
+            if fragments:
+                halves = numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0])
+                rows = halves.reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16)
+            else:
+                rows = tile(g, int(a[start, 0]), 64, turned_left, lanes, kinds[0])[16 * warp:16 * warp + 16]
             product = rows @ tile(g, int(b[start, 0]), columns, turned_right, lanes, kinds[1]).T
             held = own.reshape(8, 4, columns // 8, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, columns)
             result[lanes] = (held + product).reshape(2, 8, columns // 8, 4, 2).transpose(1, 3, 2, 0, 4).reshape(LANES, -1)

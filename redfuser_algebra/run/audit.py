@@ -213,7 +213,8 @@ def audited(kernel: CudaKernel, sizes: str | Sequence[Size] = QUICK, card: str =
         return Audit(kernel.operator.name, kernel.dtype, card, (), (), None, None, _note(kernel), f"{error.asked}: {' '.join(error.failed.split())}")
 
 
-def _examined(kernel: CudaKernel, asked: Sequence[Size], card: str, seed: int, progress: Callable[[int, int], None] | None, kinds: Mapping[str, str | Draw]) -> Audit:
+def _examined(kernel: CudaKernel, asked: Sequence[Size], card: str, seed: int, progress: Callable[[int, int], None] | None,
+              kinds: Mapping[str, str | Draw]) -> Audit:
     on, architectures = card_named(card), _architectures(kernel)
     steps, done = (2 + len(architectures)) * len(asked), 0
     cases, binaries, last = [], [], None
@@ -240,7 +241,8 @@ def sizes_of(kernel: CudaKernel, name: str) -> tuple[Size, ...]:
     """The sizes of a name at which there are as many elements as the operator's top-k take.  Raises OperatorError for an
     unknown one, and where none are left."""
     if name not in SIZES:
-        raise OperatorError(f"auditing {kernel.operator.name} at {name!r} sizes", "there are none of that name", f"choose one of {', '.join(SIZES)}, or list lengths")
+        raise OperatorError(f"auditing {kernel.operator.name} at {name!r} sizes", "there are none of that name",
+                            f"choose one of {', '.join(SIZES)}, or list lengths")
     scalars, counts = _scalars(kernel), [u.count for u in kernel.program.updates if u.count is not None]
     shortest = max((int(scalars[k.name] if k.op == "param" else k.value) for k in counts), default=1)
     found = tuple(size for size in SIZES[name][kernel.printed.tiles] if rows_and_length(size)[1] >= shortest)
@@ -283,9 +285,9 @@ def _work(binding: Binding, ran: Executed, kernel: CudaKernel) -> Work:
     traffic, warps = ran.counts.traffic, ran.counts.warps
     stored = sum(t.bytes for kind, t in traffic.items() if kind == "global store")
     asked = sum(t.bytes for kind, t in traffic.items() if kind.startswith("global"))
-    named = {name: sum(count for opcode, count in warps.items() if opcode.partition(".")[0] in names) for name, names in (("tensor", ("mma", "wgmma")), ("special", SPECIAL))}
+    tensor, special = (sum(count for opcode, count in warps.items() if opcode.partition(".")[0] in names) for names in (("mma", "wgmma"), SPECIAL))
     return Work(asked - stored, stored, sum(t.moved for kind, t in traffic.items() if kind.startswith("global")) // SECTOR,
-                _ideal(kernel, binding, ran), sum(warps.values()), named["tensor"], named["special"])
+                _ideal(kernel, binding, ran), sum(warps.values()), tensor, special)
 
 
 def case(kernel: CudaKernel, kinds: Mapping[str, str | Draw], size: Size, seed: int) -> Binding:
@@ -317,7 +319,8 @@ def _representable(values: np.ndarray, dtype: str) -> np.ndarray:
     return values.astype(dtype).astype(np.float64)
 
 
-def _executed(kernel: CudaKernel, binding: Binding, right: Callable[[], list[np.ndarray] | None], size: Size, name: str, mode: Mode) -> tuple[Case, Executed | None]:
+def _executed(kernel: CudaKernel, binding: Binding, right: Callable[[], list[np.ndarray] | None], size: Size, name: str,
+              mode: Mode) -> tuple[Case, Executed | None]:
     limit, (rows, length) = limit_of(kernel), rows_and_length(size)
     try:
         ran = kernel.file.run(kernel.given(binding), kernel.architecture, mode)
@@ -384,8 +387,9 @@ def _lines(audit: Audit) -> list[str]:
     lines += [f"  {line}" for line in (audit.note, audit.fault) if line]
     lines += [f"  not compared at length {', '.join(audit.not_compared)}: {UNTOLD}"] if audit.not_compared else []
     for b in audit.binaries:
-        lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.stack} B of stack, {b.shared} B shared, {b.instructions} instructions, "
-                     f"{b.threads} threads per block, {b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")
+        lines.append(f"  {b.architecture}: {b.registers} registers, {b.spilled} B spilled, {b.stack} B of stack, {b.shared} B shared, "
+                     f"{b.instructions} instructions, {b.threads} threads per block, "
+                     f"{b.occupancy:.0%} of the warps of one {audit.card} processor (limit: {b.fits.limit})")
     for c in audit.cases:
         counted = f", {c.traffic:.3f} of the ideal bytes, {c.conflicts:.2f} of the least passes over the banks" if c.traffic else ""
         told = c.fault or (f"error {c.error:.1e} of the largest value (limit {c.limit:.0e})" if c.compared else "not compared") + counted
@@ -395,5 +399,6 @@ def _lines(audit: Audit) -> list[str]:
         lines.append(f"  longest case: {w.loaded:,} bytes loaded, {w.stored:,} stored, in {w.sectors:,} sectors; all arrays once are {w.ideal:,}")
         lines.append(f"  {w.instructions:,} instructions of warps, {w.tensor:,} for tensor cores, {w.special:,} for special functions")
         times = ", ".join(f"{getattr(e, name):.3f} of {said}" for name, said in RESOURCES.items())
-        lines.append(f"  {audit.card}, estimated: at least {times} (µs); bound by {RESOURCES[e.bound]}, {e.roofline:.0%} of the roofline ({CARDS[audit.card].source})")
+        lines.append(f"  {audit.card}, estimated: at least {times} (µs); "
+                     f"bound by {RESOURCES[e.bound]}, {e.roofline:.0%} of the roofline ({CARDS[audit.card].source})")
     return lines

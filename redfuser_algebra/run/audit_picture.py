@@ -67,7 +67,8 @@ def _occupancy(binaries: Sequence[tuple[str, Mapping[str, int], float]]) -> Iter
         yield element("rect", x=str(BARS), y=str(top + 18), width=str(full), height="12", fill="none", stroke=FAINT)
         yield element("rect", x=str(BARS), y=str(top + 18), width=f"{full * part:.1f}", height="12", fill=POINT)
         yield _text(f"{part:.0%}", BARS + full + 6, top + 28, "start")
-        yield _text("blocks: " + ", ".join(f"{resource} {count}{' ◂' if count == least else ''}" for resource, count in limits.items()), BARS, top + 46, "start")
+        room = ", ".join(f"{resource} {count}{' ◂' if count == least else ''}" for resource, count in limits.items())
+        yield _text(f"blocks: {room}", BARS, top + 46, "start")
 
 
 def _line(x: float, y: float, to: float, at: float, colour: str) -> Fragment:

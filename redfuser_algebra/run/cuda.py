@@ -159,7 +159,8 @@ def made_cuda(operator: Operator, form: FusedForm, dtype: str | Mapping[str, str
                             f"choose one of {', '.join(ARCHITECTURES)}")
     wgmma = schedule is not None and schedule.wgmma
     if wgmma and architecture != "sm_90a":
-        raise OperatorError(f"a CUDA kernel of {operator.name} by wgmma for {architecture}", "only sm_90a has that instruction", "choose sm_90a, or leave wgmma out")
+        raise OperatorError(f"a CUDA kernel of {operator.name} by wgmma for {architecture}", "only sm_90a has that instruction",
+                            "choose sm_90a, or leave wgmma out")
     natural, real = natural_kinds(operator), "f8" if dtype == "float64" else "f4"
     arrays = {name: TYPES[natural[name]] if name in natural else real for name in operator.inputs}
     program, signature = lower(operator, form), Signature(arrays, param_types(operator), products=False)

@@ -72,7 +72,8 @@ def whole_axes(operator: Operator, form: FusedForm) -> set[str]:
 
 def _aligned(da: ModuleType, operator: Operator, form: FusedForm, given: Mapping[str, object]) -> tuple[dict, dict]:
     """The inputs with equal chunks along equal axes, those of the largest array, and the chunks of each dimension."""
-    arrays = {name: given[name] if isinstance(given[name], da.Array) else da.asarray(real_array(operator.signature, name, given[name])) for name in operator.inputs}
+    arrays = {name: each if isinstance(each := given[name], da.Array) else da.asarray(real_array(operator.signature, name, each))
+              for name in operator.inputs}
     for name, array in arrays.items():
         if array.ndim < len(operator.inputs[name]) or np.isnan(array.size):
             raise OperatorError(f"input {name} of {operator.signature}", f"its shape is {array.shape}",

@@ -61,7 +61,8 @@ def exported_cpu(operator: Operator, form: FusedForm, certificate: str, dtype: s
 def exported_cuda(kernel: CudaKernel, certificate: str) -> str:
     """The text of a file with a CUDA kernel, which needs NumPy and numba-cuda, and a GPU only to run."""
     limit = error_limit(kernel.operator, kernel.signature.real) + STORED_ROUNDING[kernel.dtype]
-    return cuda_text(CudaExport(kernel.operator, kernel.form, kernel.program, kernel.printed, certificate, kernel.signature.arrays, draws(kernel.operator), limit))
+    return cuda_text(CudaExport(kernel.operator, kernel.form, kernel.program, kernel.printed, certificate,
+                                kernel.signature.arrays, draws(kernel.operator), limit))
 
 
 def error_limit(operator: Operator, type_: str) -> float:

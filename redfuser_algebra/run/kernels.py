@@ -156,7 +156,8 @@ def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Ex
 
 def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
     formulas = [e for c in form.state for e in (c.lift, c.mask, c.count, c.rebase)] + [*form.definitions.values()]
-    return operator, form.axis, tuple(map(id, formulas)), tuple(signature.arrays.items()), tuple(signature.params.items()), signature.products, tuple(signature.sizes.items())
+    types = (tuple(each.items()) for each in (signature.arrays, signature.params, signature.sizes))
+    return operator, form.axis, tuple(map(id, formulas)), signature.products, *types
 
 
 def _title(text: str, name: str) -> str:

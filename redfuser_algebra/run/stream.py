@@ -121,7 +121,8 @@ class Stream:
             raise OperatorError(f"the result of {self!r}", f"its elements were to be {self._final}",
                                 "add the others first, or make the stream with another length")
         whole = replace(self._fixed, sizes={**self._fixed.sizes, self._form.axis: self.length})
-        return self._operator.widened(self._narrow(self._operator, completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole)))
+        outputs = completed(self._operator, self._form, self._state, sorted(self._chunks, key=self._span), whole)
+        return self._operator.widened(self._narrow(self._operator, outputs))
 
     def map(self, /, *chunk: object, start: int | None = None, **named: object) -> object:
         """The maps (outputs that keep the axis) of one chunk, with the results of all elements seen so far.

@@ -125,7 +125,8 @@ def _index(a, indices):
 ATEN: dict[str, Callable] = {name: handler for name, handler in TORCH.items() if name not in ("select", "getitem", "index_select", "gather")} | {
     "mse_loss": _loss("mse_loss"), "l1_loss": _loss("l1_loss"), "cross_entropy_loss": _cross_entropy, "index": _index,
     "kl_div": lambda a, b, reduction=1, log_target=False: TORCH["kl_div"](a, b, reduction=REDUCTIONS[reduction], log_target=log_target),
-    "nll_loss": lambda a, b, weight=None, reduction=1, ignore_index=-100: TORCH["nll_loss"](a, b, weight, reduction=REDUCTIONS[reduction], ignore_index=ignore_index),
+    "nll_loss": lambda a, b, weight=None, reduction=1, ignore_index=-100:
+        TORCH["nll_loss"](a, b, weight, reduction=REDUCTIONS[reduction], ignore_index=ignore_index),
     "binary_cross_entropy_with_logits": lambda a, b, weight=None, pos_weight=None, reduction=1: TORCH["binary_cross_entropy_with_logits"](
         a, b, weight, pos_weight=pos_weight, reduction=REDUCTIONS[reduction]),
     "gather": lambda a, dim, index, sparse_grad=False: TORCH["gather"](a, dim, index),

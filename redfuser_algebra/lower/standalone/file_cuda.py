@@ -61,7 +61,8 @@ def cuda_text(export: CudaExport) -> str:
     body = [export.source.body.rstrip(), tools, meant.replace("AXES", "ALL_AXES"), *filter(None, [launched]), main]
     imports = imports_of(export.source.imports, names_in("\n".join(body)), TOOLS, "import sys")
     as_bits = ", given and returned as their bits in uint16" if export.source.dtype == "bfloat16" else ""
-    as_bits += "".join(f"; {name} in {own}" for name, own in export.source.float8.formats.items()) + (", of torch, ml_dtypes or as bits in uint8" if export.source.float8.formats else "")
+    as_bits += "".join(f"; {name} in {own}" for name, own in export.source.float8.formats.items())
+    as_bits += ", of torch, ml_dtypes or as bits in uint8" if export.source.float8.formats else ""
     top = header(export.operator, export.form, export.certificate, [
         f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
         *(["Products by wgmma, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),

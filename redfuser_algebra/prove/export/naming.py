@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 
 from redfuser_algebra.algebra.monoids import WON
 from redfuser_algebra.discover.form import FusedForm
@@ -31,13 +32,14 @@ class Names:
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = set(taken)
 
-    def fresh(self, stem: str, tags: Iterable[str] = (), several: bool = False) -> str:
+    def fresh(self, stem: str, tags: Sequence[str] = (), several: bool = False) -> str:
         """The first free word of the stem, else the stem with a tag, else a letter of the pool, else one with a number.
 
         Of `several` of a kind each gets its tag.
         """
         words = stem.split()
-        candidates = [*(f"{word}_{tag}" for word in words[:1] * several for tag in tags), *words, *(f"{word}_{tag}" for word in words for tag in tags), *POOL, *(f"{POOL[0]}_{n}" for n in range(2, 99))]
+        tagged, numbered = [f"{word}_{tag}" for word in words for tag in tags], (f"{POOL[0]}_{n}" for n in count(2))
+        candidates = chain(tagged[:len(tags)] if several else (), words, tagged, POOL, numbered)
         name = next(name for name in candidates if not {name, f"{name}_new"} & self.taken)
         self.taken.add(name)
         return name

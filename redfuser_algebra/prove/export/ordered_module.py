@@ -91,7 +91,8 @@ def _between(f: OrderedFunctions) -> list[str]:
         own = f.operator.inputs.get(name.removesuffix("_") if name not in f.operator.inputs else name, ())
         taken.append(f"{name}[{', '.join([*[':'] * own.index(f.axis), 'at'])}]" if f.axis in own else "at" if name == f.axis else name)
     element = f"lift({', '.join(taken)})"
-    return [f"def between({', '.join(['first', 'last', *_given(f)])}):", f'{INDENT}"""The state of the elements from one place to before another, one after the other."""',
+    return [f"def between({', '.join(['first', 'last', *_given(f)])}):",
+            f'{INDENT}"""The state of the elements from one place to before another, one after the other."""',
             f"{INDENT}at = first", *wrapped(f"{INDENT}state = ", element), f"{INDENT}for at in range(first + 1, last):",
             *wrapped(f"{INDENT * 2}state = ", f.merge.called("state", element)), f"{INDENT}return state"]
 

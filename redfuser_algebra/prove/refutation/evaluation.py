@@ -81,8 +81,8 @@ class Choice:
 class Evaluation:
     """The nodes of the terms asked for so far; `rules` say how each operation is evaluated.
 
-    `picked` keeps what each choosing term chose, `passed` the evaluations of a scan's steps.  With `side` given (−1 or 1), open choices are answered with it and
-    listed in `choices` instead of spoiling their continuation.
+    `picked` keeps what each choosing term chose, `passed` the evaluations of a scan's steps.  With `side` given (−1 or 1),
+    open choices are answered with it and listed in `choices` instead of spoiling their continuation.
     """
 
     def __init__(self, setting: Setting, rules: Mapping[str, Callable[[Evaluation, Expr], Node]],

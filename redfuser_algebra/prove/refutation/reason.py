@@ -5,6 +5,7 @@ and for a sum the matrix [F(x_i; p_j)] with its determinants, for a maximum two 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,8 @@ def answers(problem: Problem, evaluation: Evaluation, term: Expr, count: int) ->
         return None
     values = evaluation.picked.get(term, evaluation.nodes[term].value)
     values = np.moveaxis(values, evaluation.setting.dim(problem.axis), 1)[:, :count]
-    return np.broadcast_to(values, (evaluation.setting.continuations, *values.shape[1:])).reshape(-1, values.shape[1], int(np.prod(values.shape[2:], dtype=int)))
+    each = np.broadcast_to(values, (evaluation.setting.continuations, *values.shape[1:]))
+    return each.reshape(-1, values.shape[1], math.prod(values.shape[2:]))
 
 
 def bodies(problem: Problem, reduction: Reduction, evaluation: Evaluation, count: int) -> np.ndarray:
