@@ -6,7 +6,7 @@ import pytest
 
 import redfuser_algebra as ra
 from redfuser_algebra import cli
-from redfuser_algebra.prove import by_examples, certificate_text, proof
+from redfuser_algebra.prove import by_examples, certificate_text
 from redfuser_algebra.prove.certificate import Certificate
 from redfuser_algebra.prove.witness import Witness
 

@@ -12,7 +12,6 @@ from lowered import plain_module
 
 import redfuser_algebra as ra
 from redfuser_algebra.discover.linear import nullspace
-from redfuser_algebra.discover.scaling import scaled
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.lowering import lower
 from redfuser_algebra.lower.schedule import Schedule

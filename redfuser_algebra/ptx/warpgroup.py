@@ -60,6 +60,17 @@ class Descriptor:
         return place ^ (place >> 7 & SWIZZLES[self.swizzle]) << 4
 
 
+_KINDS = {1: ("e4m3", "e5m2"), 2: ("f16", "bf16")}
+"""Kinds of factors by their bytes."""
+
+
+def _numbers(words: np.ndarray, kind: str) -> np.ndarray:
+    """Factors, out of their bits."""
+    if kind in _KINDS[1]:
+        return from_float8(words, f"float8_{kind}")
+    return words.view(np.float16).astype(np.float32) if kind == "f16" else from_bfloat16(words)
+
+
 @instruction("wgmma")
 def multiply_shared(i: Instruction, d: Decoder) -> Step:
     """wgmma.mma_async with float32 sums, of 16-bit factors m64nNk16, of 8-bit ones, here from shared memory alone, m64nNk32.
@@ -71,8 +82,7 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
     shape = next(form for form in i.forms if form.startswith("m64n"))
     columns, kinds, size = int(shape[4:].partition("k")[0]), i.types[1:3], 1 if shape.endswith("k32") else 2
     fragments = i.operands[1].startswith("{")
-    known = {1: ("e4m3", "e5m2"), 2: ("f16", "bf16")}[size]
-    if i.types[0] != "f32" or not set(kinds) <= {*known} or size == 1 and fragments:
+    if i.types[0] != "f32" or not set(kinds) <= {*_KINDS[size]} or size == 1 and fragments:
         raise PtxError(f"the matrix product {i.text!r} is not known", "enter its shape and types in redfuser_algebra.ptx.warpgroup")
     writes, reads = d.targets(i.operands[0], "f32"), d.vector(i.operands[0], "f32")
     left = d.vector(i.operands[1], "b32") if fragments else [d.read(i.operands[1], "b64")]
@@ -81,11 +91,6 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
         raise PtxError("a wgmma that negates", "give 1 for both signs")
     turned = [int(each) for each in i.operands[6:]]
     turned_left, turned_right = (0, 0) if size == 1 else (0, turned[0]) if fragments else turned
-
-    def numbers(words: np.ndarray, kind: str) -> np.ndarray:
-        if size == 1:
-            return from_float8(words, f"float8_{kind}")
-        return words.view(np.float16).astype(np.float32) if kind == "f16" else from_bfloat16(words)
 
     def tile(g: Group, word: int, rows: int, turned: int, lanes: slice, kind: str) -> np.ndarray:
         """A matrix from the shared memory of the block that these lanes belong to."""
@@ -96,7 +101,7 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
         memory.check(pieces, every, np.full(len(pieces), base), memory.size, 16, ALLOCATED | WRITTEN, "wgmma")
         if g.mode.races:
             memory.note_access(pieces, every, 16, own, False)
-        return numbers(memory.view(f"u{size}")[places // size], kind)
+        return _numbers(memory.view(f"u{size}")[places // size], kind)
 
     def step(g: Group, mask: Mask) -> None:
         whole_warps(mask, "wgmma")
@@ -111,7 +116,7 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
             if len(np.unique(b[lanes])) > 1 or not fragments and len(np.unique(a[lanes])) > 1:
                 raise PtxError("lanes of a warp give wgmma different descriptors")
             if fragments:
-                halves = numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0])
+                halves = _numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0])
                 rows = halves.reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16)
             else:
                 rows = tile(g, int(a[start, 0]), 64, turned_left, lanes, kinds[0])[16 * warp:16 * warp + 16]
