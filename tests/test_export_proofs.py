@@ -90,6 +90,15 @@ def test_every_other_proof_of_the_folder_passes(part):
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+def test_a_proof_compares_what_is_no_number():
+    space = {}
+    exec(compile(text("variance"), "exported", "exec"), space)
+    space["assume"], nan = bool, np.float64(np.nan)
+    space["agree"](nan, nan, *[nan] * 5)
+    with pytest.raises(AssertionError):
+        space["agree"](np.float64(1), nan, *[nan] * 5)
+
+
 SPOILT = [
     ("softmax", "Z=times(np.exp(minus(finite(part.m), finite(m_new))), part.Z)", "Z=part.Z"),
     ("softmax", "minus(finite(part.m), finite(m_new))", "minus(finite(m_new), finite(part.m))"),

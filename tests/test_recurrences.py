@@ -283,10 +283,13 @@ def test_of_an_infinite_peak_nothing_is_known():
 
 
 def test_a_row_that_starts_from_nothing_takes_its_first_element_like_any_other(plain_kernels):
-    """∞·0 is NaN in the loop, and so it is in the kernel: nothing is left out at the first element."""
-    inputs = drawn(gated, 5)
-    inputs["g"][0] = np.inf
-    assert np.isnan(run_cpu(gated, fuse(gated).form, gated.bind(**inputs), Schedule(16))).all() and np.isnan(gated_by_hand(**inputs)).all()
+    """∞·0 and NaN·0 are NaN in the loop, and so they are in parts and kernels: nothing is left out at the first element."""
+    form, inputs = fuse(gated).form, drawn(gated, 12)
+    for inputs["g"][0] in (np.inf, np.nan):
+        binding = gated.bind(**inputs)
+        got = [run_cpu(gated, form, binding, schedule) for schedule in SCHEDULES]
+        got += [fused_by_chunks(gated, form, binding, sizes) for sizes in ([12], [1] * 12, [5, 7])] + [fused_by_tree(gated, form, binding, [3, 1, 8], 0)]
+        assert np.isnan(got).all() and np.isnan(gated_by_hand(**inputs)).all()
 
 
 @operator

@@ -172,6 +172,11 @@ def test_whole_numbers_beyond_those_of_floats_are_told_apart():
             x = np.arange(8, dtype=dtype) + 2**53 + 1
             assert [*ra.fuse(ra.parse_operator("two(x[l]): argtopk(x, l, 2)")).stream().update(x[:1]).update(x[1:]).result()] == [7, 6]
             assert dtype is np.uint64 and "-" in text or [last(x, backend=backend) for backend in ("cpu", "numpy", "auto")] == [7] * 3
+    kernel = ra.fuse(ra.parse_operator("first(x[l]): argmax(x, l)")).kernel("cpu", dtype="int64")
+    assert [int(kernel(small)) for small in ([2**53 - 1, 2**53], [-(2**53), 3], np.array([1, 2], np.int8))] == [1, 1, 1]
+    for beyond in ([2**53, 2**53 + 1], [0, -(2**53) - 1], np.array([2**64 - 1, 0], np.uint64)):
+        with pytest.raises(ra.OperatorError, match="beyond 2⁵³ in x"):
+            kernel(beyond)
 
 
 def test_two_outputs_do_not_share_memory():

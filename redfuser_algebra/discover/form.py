@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from redfuser_algebra.algebra.monoids import MONOIDS, STEPS, WON
+from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.question import Question, needed_laws
 from redfuser_algebra.discover.show import form_latex, form_markdown, form_text, merge_text, update_text
@@ -223,6 +224,12 @@ class FusedForm:
         read = self._scaled.union(name.removesuffix(PRIME) for name in symbol_names(*joins.values()))
         plain = {c.name: call(STEPS[c.monoid], c.symbol, primed(c.symbol)) for c in self.state if c.name in read - joins.keys()}
         return joins | plain
+
+    @property
+    def from_empty(self) -> bool:
+        """Whether recurrences start from the state of no elements, so that the first element is a step like any other."""
+        return all(not each.between and each.below is None and all(start.op == "const" and start.value == SEMIRINGS[each.semiring].zero for _, start in each.starts)
+                   for each in self.recurrences)
 
     @cached_property
     def steps(self) -> dict[str, Expr]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.late_starts import waits
 from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
@@ -57,10 +56,8 @@ def slow_parts(term: Expr, axis: str) -> Iterator[Expr]:
 def stepped(updates: Sequence[Update], form: FusedForm) -> list[Update]:
     """The updates, ordered ones with their steps: their own, or two neighbouring parts of which the later one is an element."""
     lifts = {update.name: update.lift for update in updates if update.ordered}
-    from_empty = all(not each.between and each.below is None and all(_is(start, SEMIRINGS[each.semiring].zero) for _, start in each.starts)
-                     for each in form.recurrences)
     from_state = [replace(u, step=_at_element(u.step, form.axis)) if u.step is not None else u for u in updates]
-    return [replace(u, step=_step(u.joined, lifts, form.axis), from_empty=from_empty) if u.joined is not None else u for u in from_state]
+    return [replace(u, step=_step(u.joined, lifts, form.axis), from_empty=form.from_empty) if u.joined is not None else u for u in from_state]
 
 
 def _at_element(step: Expr, axis: str) -> Expr:

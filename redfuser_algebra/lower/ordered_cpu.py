@@ -63,11 +63,12 @@ class OrderedPrinter(FormulaPrinter):
         return [called]
 
     def _folded(self, name: str, updates: Sequence[Update], lifted: bool) -> str:
-        """The call of a function that takes the elements of a tile; the first of all is `lifted`, or a step like the others."""
+        """The call of a function that takes the elements of a tile; the first of a part is `lifted`, or a step like the others."""
         axis, held = self.program.axis, self.storage.held
         function, begins = self._stepping(name, [(u.name, held[u.name]) for u in updates]), "0"
         if lifted:
-            begins = function.argument("begins", "i8(t0 == begin)")
+            later = " and begin > 0" if all(update.from_empty for update in updates) else ""
+            begins = function.argument("begins", f"i8(t0 == begin{later})")
             function.open(axis)
             self._advance(function, [Next(u.name, held[u.name], u.lift) for u in updates])
             first = function.nest.pop().lines

@@ -53,11 +53,15 @@ class OrderedFunctions(ColumnFunctions):
             super()._fold_stage(f, others)
 
     def _steps(self, f: DeviceFunction, updates: list[Update]) -> None:
-        """Element after element; the first one of a state is where it starts.  All threads take as many turns, side by side."""
+        """Element after element; the first one of a state is where it starts, unless that is before the first of all.
+
+        All threads take as many turns, side by side.
+        """
         f.wide, index = "f8", f.index(self.program.axis)
         names = [self.storage.held[u.name].name for u in updates]
         f.line(f"{', '.join(names)} = {', '.join(f'{name}_old' for name in names)}")
-        f.line("begins = sel(seen_old == 0, i4(1), i4(0))")
+        later = f" and {f.place_of('i8(0)')} > 0" if all(u.from_empty for u in updates) else ""
+        f.line(f"begins = sel(seen_old == 0{later}, i4(1), i4(0))")
         lifted, stepped = (self._advance(f, names, values) for values in ([u.lift for u in updates], [u.step for u in updates]))
         stepped += rescaling(self.program.scalings, dict(zip((u.name for u in updates), names, strict=True)))
         f.nest[-1].lines += ["if begins > 0:", *indented([f"{index} = i4(0)", *lifted]),

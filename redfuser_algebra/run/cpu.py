@@ -16,12 +16,12 @@ import numpy as np
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import RedfuserError
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.lower.cost import default_schedule
-from redfuser_algebra.lower.kinds import kinds
 from redfuser_algebra.lower.schedule import Machine, Schedule, check, is_legal
 from redfuser_algebra.lower.storage import Signature
+from redfuser_algebra.run.choices import compared_whole
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.plan import DTYPES, Plan
 from redfuser_algebra.run.schedules import tuned
@@ -44,7 +44,7 @@ def run_cpu(operator: Operator, form: FusedForm, binding: Binding, schedule: Sch
 
 def planned(operator: Operator, form: FusedForm, binding: Binding, schedule: Schedule | None, signature: Signature | None) -> Plan | None:
     """How calls with these shapes and types run; None where there is no kernel.  Raises LoweringError for an illegal schedule."""
-    exact = signature is not None or not _chooses_among_whole(form, binding)
+    exact = signature is not None or not any(compared_whole(form, binding.arrays))
     compiled = kernel_of_call(operator, form, binding, signature or signature_of(binding)) if exact else None
     if compiled is None:
         return None
@@ -141,16 +141,6 @@ def _type(dtype: np.dtype) -> str | None:
     if dtype.kind in "iu" and dtype != np.uint64:
         return "i8"
     return "b1" if dtype.kind == "b" else "f4" if dtype.kind == "V" else None
-
-
-def _chooses_among_whole(form: FusedForm, binding: Binding) -> bool:
-    """Whether an argmax or top-k compares whole numbers of 64 bits: kernels keep what won in float64, where neighbours beyond 2⁵³ are equal."""
-    def leaf(term: Expr) -> str:
-        return {"b": "b", "i": "i", "u": "i"}.get(binding.arrays[term.name].dtype.kind, "f") if term.op == "input" else "f"
-
-    lifts = [c.lift for c in form.state if MONOIDS[c.monoid].indexed or MONOIDS[c.monoid].counted]
-    return any(kinds(lift, leaf)[lift] == "i" and any(binding.arrays[term.name].dtype.itemsize == 8 for term in subterms(lift) if term.op == "input")
-               for lift in lifts)
 
 
 def _places_missing(form: FusedForm, binding: Binding) -> bool:

@@ -26,6 +26,7 @@ from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.ptx.compile import ARCHITECTURES, gpu_missing
 from redfuser_algebra.ptx.execute import KernelFile
 from redfuser_algebra.run.audit import CARD, QUICK, Audit, Draw, Size, audited
+from redfuser_algebra.run.choices import check_choices
 from redfuser_algebra.run.dtypes import real_dtype
 
 if TYPE_CHECKING:
@@ -84,11 +85,12 @@ class CudaKernel:
         return audited(self, sizes, card, seed, progress, drawn_by)
 
     def __call__(self, /, *arrays: object, **named: object) -> object:
-        """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU."""
+        """Run on the GPU with arrays in NumPy's memory.  Raises OperatorError where there is no GPU, and for whole numbers that it would confuse."""
         return self.launched(self.operator.bind(*arrays, **named))
 
     def launched(self, binding: Binding) -> object:
         """The outputs on the GPU, float16 as it is, bfloat16 as float32.  Raises OperatorError where it cannot run."""
+        check_choices(self.operator.name, self.form, binding.arrays)
         asked, missing = f"running {self.operator.name} on a GPU", gpu_missing()
         if missing:
             raise OperatorError(asked, missing, "pip install 'redfuser-algebra[cuda]'" if missing.endswith("not installed") else

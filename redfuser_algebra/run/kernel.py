@@ -13,6 +13,7 @@ from redfuser_algebra.lower.kinds import DTYPES, TYPES, natural_kinds, param_typ
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import TileProgram
+from redfuser_algebra.run.choices import check_choices
 from redfuser_algebra.run.cpu import chosen_schedule
 from redfuser_algebra.run.kernels import Compiled, kernel_for
 from redfuser_algebra.run.repeated_calls import Calls
@@ -69,9 +70,11 @@ class Kernel:
         return self.schedule or chosen_schedule(self.compiled, sizes, batch)
 
     def __call__(self, /, *arrays: object, out: object = None, **named: object) -> object:
-        """The outputs.  Raises OperatorError for arrays that do not fit, and where the kernel cannot run."""
+        """The outputs.  Raises OperatorError for arrays that do not fit, for whole numbers that it would confuse, and where it cannot run."""
         operator = self.operator
         into = operator.narrowed(() if out is None else out if isinstance(out, tuple) else (out,))
+        if "i8" in self.signature.arrays.values():
+            check_choices(operator.name, self.form, operator.bind(*arrays, **named).arrays)
         if (result := self._calls.again(arrays, named, into)) is not None:
             return operator.widened(result)
         binding = self.operator.bind(*arrays, **named)

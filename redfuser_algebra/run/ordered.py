@@ -30,6 +30,10 @@ def joined_elements(form: FusedForm, chunk: Environment, value: Callable[[Expr],
     dim, length = chunk.dim(form.axis) + chunk.ndim, chunk.sizes[form.axis]
     parts = {c.name: stretched(value(c.lift), dim, length).astype(np.float64) for c in form.state if c.name in joins}
     parts = rescaled(form.scalings, chunk, parts)
+    if form.from_empty and chunk.starts.get(form.axis, 0) == 0:
+        first = {name: part[(slice(None),) * dim + (slice(0, 1),)] for name, part in parts.items()}
+        both = join(joins, chunk, {name: np.full_like(part, form.component(name).nothing) for name, part in first.items()}, first)
+        parts = {name: _end_to_end(both[name], part[(slice(None),) * dim + (slice(1, None),)], dim) for name, part in parts.items()}
     while length > 1:
         earlier, later, rest = ({name: part[(slice(None),) * dim + (cut,)] for name, part in parts.items()} for cut in (
             slice(0, length - 1, 2), slice(1, None, 2), slice(length - length % 2, None)))

@@ -240,10 +240,11 @@ def examples(f: Functions, trials: Space, dealt: tuple[str, str, str] = OWNERS) 
 
 def agree(f: Functions) -> list[str]:
     """What compares results."""
-    duty = "Equal up to rounding (and roots of it), where definition and form give numbers that roundings leave alone."
+    duty = "Equal up to rounding (and roots of it) where roundings leave both alone, and NaN where neither is a number."
     head = ["def agree(got, want, *around):", f'{INDENT}"""{duty}"""']
     lines = ["at_once, *beside = around",
-             "known = np.isfinite(want) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)", "assume(known.any())",
+             "known = np.isfinite(want) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)",
+             "assert np.isnan(got[np.isnan(want) & np.isnan(at_once)]).all()", "assume(known.any())",
              "np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)"]
     if len(f.operator.outputs) == 1:
         return [*head, f"{INDENT}got, want, *around = np.broadcast_arrays(got, want, *around)", *(INDENT + line for line in lines)]
