@@ -234,6 +234,8 @@ ALL = tuple(Mutant(*row) for row in (
     ("count_max", "no reset", not_moved("sum")),
     ("count_max", "reset to 1", changed("sum", rebase=lambda c: call("where", c.rebase.args[0], c.symbol, 1))),
     ("count_max", "reset where nothing moved", changed("sum", rebase=lambda c: call("where", c.rebase.args[0], 0, c.symbol))),
+    ("second_distinct", "no reset", not_moved("moving")),
+    ("second_distinct", "nothing takes the place", changed("moving", rebase=lambda c: call("where", c.rebase.args[0], c.symbol, -float("inf")))),
     ("value_at_argmax", "no reset", not_moved("moving")),
     ("absmax_scaled_sum", "scaled the wrong way", moved_the_wrong_way("sum")),
     ("absmax_scaled_sum", "no guard at a zero scale", without_guards),

@@ -117,6 +117,8 @@ RECENTRE = (
                          ("down_to", "<="))),
     Law("reset_choice", "where(a == q, b, c)", "where(p == q, where(a == p, b, c), c)", "pivot(p, q), element(a), settled(a, p, q)",
         tag="ieee", role="ordered"),
+    Law("reset_choice_unequal", "where(a != q, b, c)", "where(p == q, where(a != p, b, c), b)", "pivot(p, q), element(a), settled(a, p, q)",
+        tag="ieee", role="ordered"),
     Law("reset_among", "a == q", "contract((a == p) * (p == q))", "follows(a, p, q)", tag="ieee"),
 )
 

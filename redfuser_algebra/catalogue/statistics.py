@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from redfuser_algebra.catalogue import plain
-from redfuser_algebra.catalogue.draws import positive, spread
+from redfuser_algebra.catalogue.draws import positive, spread, whole
 from redfuser_algebra.catalogue.entry import entry
 from redfuser_algebra.language import functions as ra
 
@@ -277,3 +277,13 @@ def log_likelihoods(x: "l"):
     v = ra.var(x, "l")
     normal = -0.5 * (n * ra.log(2 * math.pi * v) + ra.sum((x - mean) ** 2, "l") / v)
     return normal, -(n * ra.log(mean) + ra.sum(x, "l") / mean)
+
+
+def _runner_up(x):
+    return max(x[x < x.max()], default=-np.inf)
+
+
+@entry(source="SQL: the second highest salary (DENSE_RANK() = 2)", reason="reset", words=2, inputs={"x": whole(4)}, reference=_runner_up)
+def second_distinct(x: "l"):
+    """The largest of the x_l < max x, −∞ if there is none: where a new maximum comes, the old one takes this place."""
+    return ra.max(x, "l", where=x < ra.max(x, "l"))

@@ -67,6 +67,11 @@ class Component:
         """Whether the component has no pivot: a new pivot leaves it as it is."""
         return self.rebase is self.symbol
 
+    @property
+    def takes_over(self) -> bool:
+        """Whether a new pivot may make it another component: then nothing becomes nothing where the other one is nothing, too."""
+        return self.rebase.op == "where" and any(arg.op == "symbol" and arg is not self.symbol for arg in self.rebase.args[1:])
+
 
 @dataclass(frozen=True)
 class Mean:

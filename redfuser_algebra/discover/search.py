@@ -256,7 +256,7 @@ class Search:
             self._others[key] = draft = self._drafts.new(monoid, body, mask, count, axes)
             with self._drafts.moving(draft):
                 moved = self._moved(reduction, monoid, body, mask) if sees_pivot(body) else draft.symbol
-                draft.rebase = _identity_kept(draft, moved)
+                draft.rebase = _identity_kept(draft, moved, self.drafts)
         self._drafts.needs.add(self._others[key].name)
         return self._others[key]
 
@@ -290,11 +290,17 @@ def _without_mask(reduction: Reduction, body: Expr, mask: Expr) -> Expr:
     return call("where", mask, body, monoid.identity)
 
 
-def _identity_kept(draft: Draft, moved: Expr) -> Expr:
-    """A rebase that leaves the identity as it is: −inf · 0 must not make a NaN of an empty max."""
+def _identity_kept(draft: Draft, moved: Expr, drafts: list[Draft]) -> Expr:
+    """A rebase that leaves the identity as it is: −inf · 0 must not make a NaN of an empty max.
+
+    A choice may be another component, which has that identity where there is no element: it stays as it is.
+    """
     identity = MONOIDS[draft.monoid].identity
     if moved is draft.symbol or not isinstance(identity, float) or math.isfinite(identity):
         return moved
+    others = {other.symbol for other in drafts if other.rebase is other.symbol and MONOIDS[other.monoid].identity == identity}
+    if moved.op == "where" and others.intersection(moved.args[1:]):
+        return call("where", moved.args[0], *(each if each in others else _identity_kept(draft, each, drafts) for each in moved.args[1:]))
     return call("where", call("equal", draft.symbol, identity), draft.symbol, moved)
 
 

@@ -127,7 +127,9 @@ class Prover(FormTerms):
         nothing = self.identity(component.monoid)
         if _keeps_identity(component):
             return nothing
-        return self.moved(component, {}, lambda name, axes, at: self.identity(self._alike(component, name).monoid), choices)
+        value = self.moved(component, {}, lambda name, axes, at: self.identity(self._alike(component, name).monoid), choices)
+        others = [term for term in component.rebase.args[1:] if term.op == "symbol"] if component.takes_over else []
+        return value.subs({self.pivot(term.name, term.axes, {}, 0): self.identity(self._alike(component, term.name).monoid) for term in others})
 
     def _additive(self, component: Component, choices: Mapping[object, bool]) -> sympy.Expr:
         join = (lambda a, b: a + b) if component.monoid == "sum" else (lambda a, b: a * b)

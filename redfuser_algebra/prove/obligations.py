@@ -147,7 +147,8 @@ def _rebase(form: FusedForm, component: Component, conditions: tuple[str, ...]) 
 
 def _endomorphism(component: Component) -> Obligation:
     name, sign, e = component.name, MONOIDS[component.monoid].symbol, _identity(component.monoid)
-    statement = f"moving {name} keeps ⊕ = {sign}: T(a ⊕ b) = T(a) ⊕ T(b) and T({e}) = {e}, where T is {name}' = " + \
+    statement = f"moving {name} keeps ⊕ = {sign}: T(a ⊕ b) = T(a) ⊕ T(b) and T({e}) = {e}" + (
+        " before the first element" if component.takes_over else "") + f", where T is {name}' = " + \
         mathematics(tidied(component.rebase))
     written = rf"T(a \oplus b) = T(a) \oplus T(b),\ T(0_\oplus) = 0_\oplus,\ T = {latex(tidied(component.rebase))}"
     return Obligation(f"endomorphism:{name}", "endomorphism", statement, written, about=(name,), terms=(component.rebase,))

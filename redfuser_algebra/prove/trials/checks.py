@@ -94,7 +94,7 @@ def _endomorphism(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
     together = carrier.rebased(component, like, onto)
     apart = [carrier.rebased(component, trial.lifted(letter, "AB"), onto) for letter in "AB"]
     yield from _of_held(f"T(a ⊕ b) for {name}", together, trial.join(component, *apart))
-    nothing = trial.nothing("AB")
+    nothing = trial.nothing("" if component.takes_over else "AB")
     yield from _of_held(f"T(0) for {name}", carrier.rebased(component, nothing, onto), nothing.held[name])
 
 

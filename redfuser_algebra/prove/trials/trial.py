@@ -118,8 +118,8 @@ class Trial:
                    for part in self.singles() for component in self.form.state)
 
     def finite(self, component: Component, held: Held) -> np.ndarray:
-        """Where a component is finite, or nothing took part; a top-k may have places that nothing fills."""
-        if not MONOIDS[component.monoid].counted:
+        """Where a component is finite, or nothing took part; a top-k may have places that nothing fills, and a runner-up may be missing."""
+        if not (MONOIDS[component.monoid].counted or component.takes_over):
             return is_finite(held.value) | ~held.present
         nothing = self.carrier.identity(component, held).value
         return is_finite(held.value) | np.asarray(np.equal(held.value, nothing), bool)
