@@ -4,7 +4,7 @@ import numpy as np
 
 from redfuser_algebra.ptx.machine import Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
-from redfuser_algebra.ptx.text import DTYPES
+from redfuser_algebra.ptx.text import NUMPY_TYPES
 
 HEAD = """
 .version 9.0
@@ -38,18 +38,18 @@ def each(instruction, operands, types, result):
     """Apply an instruction written with $0 (result), $1, $2, … to arrays, one element per thread."""
     lines, names = [], []
     for place, type_ in enumerate([result, *types]):
-        kind = "pred" if type_ == "pred" else f"b{8 * np.dtype(DTYPES[type_]).itemsize}"
+        kind = "pred" if type_ == "pred" else f"b{8 * np.dtype(NUMPY_TYPES[type_]).itemsize}"
         lines.append(f".reg .{kind} %x{place};")
         names.append(f"%x{place}")
     for place, (array, type_) in enumerate(zip(operands, types, strict=True)):
-        size = np.dtype(DTYPES[type_]).itemsize
+        size = np.dtype(NUMPY_TYPES[type_]).itemsize
         lines += [f"ld.param.u64 %rd1, [a{place}];", f"mad.lo.s64 %rd2, %rd0, {size}, %rd1;", f"ld.global.b{8 * size} {names[place + 1]}, [%rd2];"]
     written = instruction
     for place, name in enumerate(names):
         written = written.replace(f"${place}", name)
     if result == "pred":
         lines += [f"{written};", "selp.u32 %r1, 1, 0, %x0;"]
-    dtype = "u4" if result == "pred" else DTYPES[result]
+    dtype = "u4" if result == "pred" else NUMPY_TYPES[result]
     size, value = np.dtype(dtype).itemsize, "%r1" if result == "pred" else "%x0"
     lines += [] if result == "pred" else [f"{written};"]
     lines += ["ld.param.u64 %rd1, [out];", f"mad.lo.s64 %rd2, %rd0, {size}, %rd1;", f"st.global.b{8 * size} [%rd2], {value};"]

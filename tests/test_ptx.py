@@ -13,7 +13,7 @@ from redfuser_algebra.ptx.accesses import fast, passes, sectors
 from redfuser_algebra.ptx.arithmetic import ROUGHNESS
 from redfuser_algebra.ptx.decode import TABLE
 from redfuser_algebra.ptx.machine import Mode
-from redfuser_algebra.ptx.text import DTYPES, PtxError, operands, parse
+from redfuser_algebra.ptx.text import NUMPY_TYPES, PtxError, operands, parse
 
 MASK = {32: 2**32 - 1, 64: 2**64 - 1, 16: 2**16 - 1}
 
@@ -88,14 +88,14 @@ WHOLE = [
 def test_whole_numbers(instruction, types, result, meaning, rng):
     arrays = []
     for type_ in types.split():
-        info = np.iinfo(DTYPES[type_])
-        drawn = rng.integers(info.min, info.max, 60, DTYPES[type_], endpoint=True) >> rng.integers(0, 8 * np.dtype(DTYPES[type_]).itemsize, 60).astype(DTYPES[type_])
-        edges = np.array([info.max, info.min or 1, 1, 2], DTYPES[type_])
+        info = np.iinfo(NUMPY_TYPES[type_])
+        drawn = rng.integers(info.min, info.max, 60, NUMPY_TYPES[type_], endpoint=True) >> rng.integers(0, 8 * np.dtype(NUMPY_TYPES[type_]).itemsize, 60).astype(NUMPY_TYPES[type_])
+        edges = np.array([info.max, info.min or 1, 1, 2], NUMPY_TYPES[type_])
         arrays.append(np.concatenate([np.maximum(drawn, 1) if info.min == 0 else np.where(drawn == 0, drawn.dtype.type(1), drawn), edges]))
     if instruction.startswith(("div.s", "rem.s")):
         arrays[0] = np.where(arrays[1] == -1, 7, arrays[0]).astype(np.int32)
     got = each(instruction, arrays, types.split(), result)
-    bits = 1 if result == "pred" else 8 * np.dtype(DTYPES[result]).itemsize
+    bits = 1 if result == "pred" else 8 * np.dtype(NUMPY_TYPES[result]).itemsize
     for place, values in enumerate(zip(*(map(int, array) for array in arrays), strict=True)):
         assert int(got[place]) % (1 << bits) == meaning(*values) % (1 << bits), (instruction, values)
 
@@ -131,7 +131,7 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -2.5, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3
 def test_real_numbers(instruction, count, meaning, type_):
     if type_ == "f64" and "approx" in instruction or type_ == "f64" and ("fma" in instruction or "NaN" in instruction):
         pytest.skip("float64 has no such instruction, or two roundings here")
-    pairs = np.array(np.meshgrid(SPECIAL, SPECIAL)).reshape(2, -1).astype(DTYPES[type_])
+    pairs = np.array(np.meshgrid(SPECIAL, SPECIAL)).reshape(2, -1).astype(NUMPY_TYPES[type_])
     with np.errstate(all="ignore"):
         expected = meaning(*pairs[:count])
     got = each(instruction.replace("f32", type_), list(pairs[:count]), [type_] * count, type_)

@@ -128,5 +128,8 @@ FUNCTIONS: dict[str, Function] = {row.name: row for row in _rows()}
 COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"))
 """Whether two numbers stand to each other so."""
 
+OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
+"""Comparisons of which exactly one holds, whatever the operands: NaN included."""
+
 TOTAL_TWINS = {"shift": "subtract", "anchor": "identity", "ratio": "divide", "scaled": "divide", "scale": "multiply"}
 """Each total twin and the partial operation it completes."""

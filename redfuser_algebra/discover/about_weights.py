@@ -10,12 +10,11 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 
+from redfuser_algebra.algebra.functions import OPPOSITE
 from redfuser_algebra.discover.about_scales import factors
 from redfuser_algebra.discover.facts import NONNEGATIVE, POSITIVE, Facts
 from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.expr import Expr, call, const, substitute
-
-_OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def about_weights(term: Expr, summand: Expr, facts: Facts, op: str) -> Weighed:
     A weight is a product of elements, exponentials and moving scales.
     """
     parts, above = {factor for factor, _ in factors(summand, True)}, op == "greater"
-    questions = [each for each in _required(term) if each.op in ("greater",) * above + (*_OPPOSITE,) * (not above)]
+    questions = [each for each in _required(term) if each.op in ("greater",) * above + (*OPPOSITE,) * (not above)]
     asked = {each: _asked(each, facts) for each in questions if facts.moves(each) and each.args[1] is const(0)}
     found = {each: answer for each, answer in asked.items() if answer is not None and parts >= {*_elements(each.args[0], facts)}}
     weights = tuple(each.args[0] for each in found)
@@ -73,8 +72,8 @@ def _scales(weight: Expr, facts: Facts) -> list[Expr]:
 
 def zero_last(body: Expr) -> Expr:
     """where(a == b, 0, x) as where(a != b, x, 0): what is left out comes last."""
-    chosen = body.op == "where" and body.args[0].op in _OPPOSITE and body.args[1] is const(0)
-    return call("where", call(_OPPOSITE[body.args[0].op], *body.args[0].args), body.args[2], 0) if chosen else body
+    chosen = body.op == "where" and body.args[0].op in OPPOSITE and body.args[1] is const(0)
+    return call("where", call(OPPOSITE[body.args[0].op], *body.args[0].args), body.args[2], 0) if chosen else body
 
 
 def _elements(weight: Expr, facts: Facts) -> list[Expr]:

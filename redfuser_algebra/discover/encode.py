@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from redfuser_algebra.algebra.functions import OPPOSITE
 from redfuser_algebra.discover.decode import CONTRACTIONS, Decoder, is_condition
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Facts
+from redfuser_algebra.discover.rulesets import NIL
 from redfuser_algebra.language.composition import free_copy, with_leaves
 from redfuser_algebra.language.expr import Expr, call, const, subterms, symbol
 from redfuser_algebra.language.names import primed
 
-_NIL = "(multiset-of)"
 _LARGEST = 2**7
 """Numbers up to this are exact in the e-graph (eight of them multiply within 64 bits); others are constants by name."""
 _SIGN_FACTS = {POSITIVE: ("positive", "nonnegative"), NONNEGATIVE: ("nonnegative",),
@@ -79,7 +80,7 @@ class Encoder:
             self._leaf_names[expr] = f"a{len(self._leaf_names)}"
             self.leaves[self._leaf_names[expr]] = expr
         factor = f'(multiset-of (Leaf "{self._leaf_names[expr]}"))'
-        return f"(Term (rational 1 1) {' '.join(factor if each == bag else _NIL for each in 'CKG')})"
+        return f"(Term (rational 1 1) {' '.join(factor if each == bag else NIL for each in 'CKG')})"
 
     def _written(self, expr: Expr) -> str:
         if expr.op == "const":
@@ -259,8 +260,8 @@ class Encoder:
 
     def _complement(self, expr: Expr) -> str:
         """1 where a term is false: 1 − [expr] where the laws must look inside, a test of its own elsewhere."""
-        if expr.op in _OPPOSITE:
-            return self.term(call(_OPPOSITE[expr.op], *expr.args))
+        if expr.op in OPPOSITE:
+            return self.term(call(OPPOSITE[expr.op], *expr.args))
         if self.varies(expr) and sees_pivot(expr):
             return f"(Add (Num (rational 1 1)) {self._negated(self._condition(expr))})"
         test = call("logical_not", expr)
@@ -346,8 +347,6 @@ _RULES: dict[str, Callable[[Encoder, Expr], str]] = {
 
 _MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal",
              "equal": "equal", "not_equal": "not_equal"}
-_OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}
-"""Comparisons of which exactly one holds, whatever the operands: NaN included."""
 
 
 def _head(expr: Expr) -> str:

@@ -51,7 +51,7 @@ SORTS = f"""
 """
 
 _ONE = "(rational 1 1)"
-_NIL = "(multiset-of)"
+NIL = "(multiset-of)"
 
 
 _ARITHMETIC = (
@@ -65,8 +65,8 @@ it is not multiplied any more."""
 
 def _opaque(pattern: str, name: str) -> Iterable[str]:
     """A function of arguments of one kind is one factor of that kind."""
-    bags = {0: f"{_NIL} (multiset-of (Of e)) {_NIL}", 1: f"(multiset-of (Of e)) {_NIL} {_NIL}",
-            2: f"{_NIL} {_NIL} (multiset-of (Of e))"}
+    bags = {0: f"{NIL} (multiset-of (Of e)) {NIL}", 1: f"(multiset-of (Of e)) {NIL} {NIL}",
+            2: f"{NIL} {NIL} (multiset-of (Of e))"}
     for kind, factors in bags.items():
         yield (f'(rule ((= e {pattern}) (= i (kind e)) (= i {kind})) ((union e (Term {_ONE} {factors})))'
                f' :ruleset structure :name "factor {name} {kind}")')
@@ -77,7 +77,7 @@ def _structure() -> Iterable[str]:
     def rule(name: str, body: str, head: str) -> str:
         return f'(rule ({body}) ({head}) :ruleset structure :name "{name}")'
 
-    yield rule("kind of number", "(= e (Num q))", f"(set (kind e) 0) (union e (Term q {_NIL} {_NIL} {_NIL}))")
+    yield rule("kind of number", "(= e (Num q))", f"(set (kind e) 0) (union e (Term q {NIL} {NIL} {NIL}))")
     yield rule("kind of monomial", "(= e (Term q c k g)) (= i (multiset-length c)) (= j (multiset-length g))",
                "(set (kind e) (| (min 1 i) (<< (min 1 j) 1)))")
     for node in ("Add a b", "Mul a b", "App2 f a b"):
@@ -96,11 +96,11 @@ def _structure() -> Iterable[str]:
     yield rule("multiply_commutes, multiply_associates",
                "(= e (Rounded how m)) (= m (Term q c k g)) (= x (Of f)) (multiset-contains c x)",
                "(union m (Mul (Term q (multiset-remove c x) k g) f))")
-    kept = f'(multiset-of (Of (Kept "sum" m (Term {_ONE} {_NIL} {_NIL} g))))'
+    kept = f'(multiset-of (Of (Kept "sum" m (Term {_ONE} {NIL} {NIL} g))))'
     yield rule("sum_pulls_invariant, sum_of_invariant", '(= e (Red "sum" m (Term q c k g)))',
-               f"(union e (Term q c (multiset-sum k {kept}) {_NIL}))")
-    yield rule("multiply_one", f"(= e (Term q {_NIL} k {_NIL})) (!= q {_ONE})",
-               f"(union e (Mul (Num q) (Term {_ONE} {_NIL} k {_NIL})))")
+               f"(union e (Term q c (multiset-sum k {kept}) {NIL}))")
+    yield rule("multiply_one", f"(= e (Term q {NIL} k {NIL})) (!= q {_ONE})",
+               f"(union e (Mul (Num q) (Term {_ONE} {NIL} k {NIL})))")
     for name, fact, value in _ARITHMETIC:
         yield (f'(rule ((= a (Num q)) (= e (App1 "{name}" a)) ({fact} q (rational 0 1)))'
                f' ((union e (Num {value})) (subsume (App1 "{name}" a))) :ruleset arithmetic :name "{name} {fact} 0")')

@@ -27,6 +27,7 @@ from redfuser_algebra.language.html import Fragment, Picture, element, highlight
 from redfuser_algebra.language.errors import RedfuserError
 from redfuser_algebra.lower.cost import estimate, work_of
 from redfuser_algebra.lower.schedule import Schedule, candidates
+from redfuser_algebra.lower.standalone.checking import parts
 from redfuser_algebra.ptx.compile import ARCHITECTURES
 from redfuser_algebra.run.audit import WGMMA
 from redfuser_algebra.run.cpu import machine
@@ -36,7 +37,7 @@ from redfuser_algebra.run.tune import arrays_for
 
 LENGTH, OTHER = 8192, 64
 WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float32", "float16", "bfloat16", "float64")}
+OFFERED = {"cpu": ("float32", "float64"), "cuda": ("float32", "float16", "bfloat16", "float64")}
 AUDITED = (3, 1000)
 """Lengths at which a kernel for GPUs is executed on the CPU."""
 MARKED = re.compile(r"\brebase_|finite\(|== (f4\()?0\.0\)? else|\banchor|\btimes\(|\brescale")
@@ -164,13 +165,8 @@ def _fastest(call) -> float:
 
 def _apart(one: object, other: object) -> float:
     """The largest difference, relative to the largest value."""
-    pairs = zip(_listed(one), _listed(other), strict=True)
+    pairs = zip(parts(one), parts(other), strict=True)
     return max(float(np.max(np.abs(a - b), initial=0.0) / max(np.max(np.abs(b), initial=0.0), 1e-300)) for a, b in pairs)
-
-
-def _listed(result: object) -> list[np.ndarray]:
-    values = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
-    return [np.asarray(value, np.float64) for value in values]
 
 
 def comparison_html(found: Comparison, lengths: Mapping[str, int]) -> Fragment:
@@ -221,8 +217,8 @@ class KernelTab:
 
     def __init__(self, session: Session, work: Work, pictures: Work) -> None:
         self.session, self.kernel, self._of, self._quiet = session, None, None, False
-        self.target = fields.labelled(widgets.Dropdown, "Target", options=list(DTYPES))
-        self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=DTYPES["cpu"])
+        self.target = fields.labelled(widgets.Dropdown, "Target", options=list(OFFERED))
+        self.dtype = fields.labelled(widgets.Dropdown, "Numbers", options=OFFERED["cpu"])
         self.architecture = fields.labelled(widgets.Dropdown, "Architecture", options=list(ARCHITECTURES), value="sm_90a")
         self.length = fields.labelled(widgets.BoundedIntText, "Axis length", min=1, max=10_000_000, value=LENGTH)
         self.schedule, self.note = fields.labelled(widgets.Dropdown, "Schedule", fields.WIDE, options=[CHOSEN]), fields.drawn()
@@ -259,8 +255,8 @@ class KernelTab:
     def _aimed(self, target: str) -> None:
         """Offer what there is for a target."""
         self._quiet, on_gpu, dtype = True, target == "cuda", self.dtype.value
-        self.dtype.options = DTYPES[target]
-        self.dtype.value = dtype if dtype in DTYPES[target] else "float32"
+        self.dtype.options = OFFERED[target]
+        self.dtype.value = dtype if dtype in OFFERED[target] else "float32"
         self.schedule.options, self.note.value = [CHOSEN], ""
         for control, seen in ((self.run, not on_gpu), (self.architecture, on_gpu), (self.audit, on_gpu)):
             control.layout.display = "" if seen else "none"

@@ -15,7 +15,7 @@ from redfuser_algebra.language.mathematics import cascade_text
 from redfuser_algebra.language.names import unused
 from redfuser_algebra.language.operator import Operator
 
-LETTERS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
+STEMS = {"sum": "s", "prod": "q", "max": "m", "min": "n", "argmax": "i", "argmin": "j", "topk": "top",
             "argtopk": "pos", "any": "some", "all": "every", "compose": "h"}
 
 MAIN = "l"
@@ -148,7 +148,7 @@ def cascade_over(axis: str, operator: Operator) -> Cascade:
     results: dict[Expr, Expr] = {}
     found = []
     for term in terms:
-        name = _fresh(LETTERS.get(term.monoid, "d"), taken)
+        name = _fresh(STEMS.get(term.monoid, "d"), taken)
         inner = [None if part is None else substitute(part, results) for part in (term.body, term.mask, term.count)]
         found.append(Reduction(name, term.monoid, *inner, source=term))
         results[term] = found[-1].symbol

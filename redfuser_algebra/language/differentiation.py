@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.functions import FUNCTIONS
 from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
 from redfuser_algebra.language.adjoint import Parts, adjoint
-from redfuser_algebra.language.cascade import LETTERS, cascade_over, cascades, primary
+from redfuser_algebra.language.cascade import STEMS, cascade_over, cascades, primary
 from redfuser_algebra.language.derivatives import derivatives
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, unbound_states
@@ -134,7 +134,7 @@ class Reverse:
 
     def _pass_through(self, scan: Expr, seen: Mapping[tuple[int, str], Product]) -> None:
         found = adjoint(scan, seen, self.factors, self._pass_on, self.smooth, self.adjoint_names)
-        self.states |= dict.fromkeys(found.read, LETTERS["compose"])
+        self.states |= dict.fromkeys(found.read, STEMS["compose"])
         for arg, value in found.passed:
             self.parts.setdefault(arg, []).append(self._summed(self.factors.of(value), _missing(value.axes, arg)))
 
@@ -173,7 +173,7 @@ class Reverse:
 
     def helper(self, reduction: Expr) -> Expr:
         """A reduction that only the derivative needs, which the forward pass saves as well."""
-        self.states[reduction] = LETTERS.get(reduction.monoid, "d")
+        self.states[reduction] = STEMS.get(reduction.monoid, "d")
         return reduction
 
     def refusal(self, term: Expr) -> OperatorError:
@@ -199,7 +199,7 @@ def _states(terms: Iterable[Expr], axis: str) -> dict[Expr, str]:
     swept: dict[Expr, bool] = {}
     for term in terms:
         swept[term] = any(swept[arg] for arg in term.args) or term.op in ("reduce", "scan") and term.axis == axis
-    return {term: LETTERS.get(term.monoid, "d") if term.op in ("reduce", "scan") else "r"
+    return {term: STEMS.get(term.monoid, "d") if term.op in ("reduce", "scan") else "r"
             for term, is_swept in swept.items() if not unbound_states(term) and (is_swept and axis not in term.axes or term.op == "scan")}
 
 

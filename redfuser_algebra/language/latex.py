@@ -31,7 +31,7 @@ REDUCTIONS = {
     "argmin": r"\operatorname*{arg\,min}", "topk": r"\operatorname*{top}", "argtopk": r"\operatorname*{arg\,top}",
     "any": r"\bigvee", "all": r"\bigwedge",
 }
-LETTERS = frozenset("alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
+GREEK = frozenset("alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
                     "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split())
 NAMED = frozenset(("log", "sin", "cos", "tanh", "arctan"))
 
@@ -67,7 +67,7 @@ def name_latex(name: str) -> str:
     stem, digits, primes = re.fullmatch(r"(.*?)_?(\d*)('*)", name).groups()
     if not stem:
         return re.sub("_", r"\\_", name)
-    letter = stem if len(stem) == 1 else f"\\{stem}" if stem in LETTERS else rf"\mathrm{{{stem}}}".replace("_", r"\_")
+    letter = stem if len(stem) == 1 else f"\\{stem}" if stem in GREEK else rf"\mathrm{{{stem}}}".replace("_", r"\_")
     return f"{letter}{primes}" + (f"_{{{digits}}}" if digits else "")
 
 

@@ -23,8 +23,8 @@ AXIS = "l"
 """The reduced axis, which the variables of a law vary along unless they are invariant."""
 
 STILL = ("invariant", "moving")
-SIGNS = ("positive", "nonnegative", "nonpositive")
-CONDITIONS = (*STILL, *SIGNS, "varying", "element")
+SIGN_CONDITIONS = ("positive", "nonnegative", "nonpositive")
+CONDITIONS = (*STILL, *SIGN_CONDITIONS, "varying", "element")
 """The conditions on one variable that a declared law may have; see the law table for their meaning."""
 
 _TEXT = re.compile(r"(?:(?P<name>\w+)\s*:)?(?P<sides>.*?)(?:\swhere\s+(?!\()(?P<requires>.*?))?(?:\[exact\]\s*)?")

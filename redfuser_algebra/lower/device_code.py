@@ -30,7 +30,7 @@ UNROLLED = "unrolled()"
 CHOOSING = frozenset(("negative", "abs", "maximum", "minimum", "identity"))
 """Functions whose result is a number that they are given, or its negative."""
 
-SIGNS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_COMPARED_BY = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 """Comparisons as they are written."""
 
 
@@ -79,7 +79,7 @@ class DeviceFunction(Function):
             return self._named(Code(f"f8(exp4(f4({self.code(term.args[0]).text})))", "f8"))
         if term.op == "power" and term.args[1].op == "const" and term.args[1].value in (0.5, 1.5, 2.5):
             return self._half_power(term, self._type(term, depth))
-        if term.op in SIGNS and depth > 0:
+        if term.op in _COMPARED_BY and depth > 0:
             places = [arg.op == "index" and arg.axis == self.axis for arg in term.args]
             other = term.args[places.index(True) - 1] if places.count(True) == 1 else None
             if other is not None and self.axis not in other.axes and self.types[other] == "i":
@@ -99,7 +99,7 @@ class DeviceFunction(Function):
         self.nest = outer
         place = Code(f"i4({self.place_of(self.index(self.axis))})", "i4")
         args = [bound if arg is other else place for arg in term.args]
-        return self._named(Code(f" {SIGNS[term.op]} ".join(arg.text for arg in args), "b1"))
+        return self._named(Code(f" {_COMPARED_BY[term.op]} ".join(arg.text for arg in args), "b1"))
 
     def close(self) -> None:
         """Close the innermost loop; over the reduced axis it has as many steps as a tile has slots."""

@@ -8,14 +8,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS
 from redfuser_algebra.algebra.functions import FUNCTIONS, TOTAL_TWINS
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.lower.tile import LoweringError
-
-BITS = {"float16": (10, -14, 65504.0, "inf"), "bfloat16": (7, -126, (2 - 2.0**-7) * 2.0**127, "inf"),
-        "float32": (23, -126, (2 - 2.0**-23) * 2.0**127, "inf"), "float8_e4m3": (3, -6, 448.0, "448.0"),
-        "float8_e5m2": (2, -14, 57344.0, "inf")}
-"""Float formats: mantissa bits, smallest exponent, largest value, and what lies beyond it."""
 
 LIMITS = {f"{sign}int{bits}": (-(2 ** (bits - 1)) if not sign else 0, 2 ** (bits - (not sign)) - 1)
           for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -128,9 +124,11 @@ def _cast(dtype: str, text: str) -> str:
         return "whole({}, {}, {})".format(text, *LIMITS[dtype])
     if dtype == "float64":
         return text
-    if dtype not in BITS:
+    if dtype not in FLOAT_FORMATS:
         raise LoweringError(f"a cast to {dtype}", "generated code has no such number format", "run it with backend=\"reference\"")
-    return "rounded({}, {}, {}, {}, {})".format(text, *BITS[dtype])
+    to = FLOAT_FORMATS[dtype]
+    largest = float(to.largest)
+    return f"rounded({text}, {to.mantissa}, {to.smallest_exponent}, {largest}, {largest if to.saturates else 'inf'})"
 
 
 def prefers_single(term: Expr) -> bool:

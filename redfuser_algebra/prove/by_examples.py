@@ -34,11 +34,10 @@ class Failed(Exception):
 
 @dataclass
 class Tally:
-    """What happened to one obligation: examples that bear it out, that are undecided, where its premise fails."""
+    """What happened to one obligation: how many examples bear it out, and how many are undecided; whether one refutes it."""
 
     held: int = 0
     undecided: int = 0
-    silent: int = 0
     radius: float = 0.0
     failed: bool = False
 
@@ -99,7 +98,6 @@ def _counted(trial: Trial, obligation: Obligation, tally: Tally) -> None:
     except (extended.Undecided, Unsupported):
         tally.undecided += 1
     else:
-        tally.silent += radius is None
         tally.held += radius is not None
         tally.radius = max(tally.radius, radius or tally.radius)
 

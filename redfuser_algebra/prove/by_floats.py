@@ -23,7 +23,7 @@ from redfuser_algebra.prove.trials.sampling import Space
 from redfuser_algebra.prove.trials.sampling import space as posed_space
 
 CHECKER = "floats"
-DTYPES = ("float32", "float64")
+MEASURED = ("float32", "float64")
 ELEMENTS = 24
 FAR, OFFSET, SPREAD = 192, 1e8, 1.0
 """With how many elements the loss far from 0 is measured, and how far."""
@@ -59,7 +59,7 @@ def measured(space: Space, cascade: Cascade, interpreter: Interpreter | None, se
 def _near(space: Space, interpreter: Interpreter | None, seed: int) -> Evidence:
     """How far the form is from the truth, for each width of float and each kind of inputs."""
     figures: dict[str, object] = {}
-    for dtype in DTYPES:
+    for dtype in MEASURED:
         for inputs in INPUTS:
             place = f"{dtype}, {inputs.name}"
             try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
-from redfuser_algebra.ptx.text import DTYPES, Instruction
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
@@ -60,7 +60,7 @@ def multiply(i: Instruction, d: Decoder) -> Step:
         return elementwise(i, d, flushing(i, np.multiply if i.name == "mul" else _fused))
     wide = "wide" in i.forms
     result = _wide(i.type) if wide else i.type
-    dtype = np.dtype(DTYPES[result])
+    dtype = np.dtype(NUMPY_TYPES[result])
     product = (lambda a, b: a.astype(dtype) * b.astype(dtype)) if wide else upper_half if "hi" in i.forms else np.multiply
     if i.name == "mul":
         return elementwise(i, d, product, writes=result)
@@ -182,7 +182,7 @@ def special_function(i: Instruction, d: Decoder) -> Step:
         value = function(x)
         if rough and g.mode.rough:
             near = value * (1 + ROUGHNESS * g.random.uniform(-1, 1, g.count))
-            value = np.where(x == 0, value, near).astype(DTYPES[type_])
+            value = np.where(x == 0, value, near).astype(NUMPY_TYPES[type_])
         write(g, mask, value)
 
     return step

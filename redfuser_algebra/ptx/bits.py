@@ -5,7 +5,7 @@ import numpy as np
 
 from redfuser_algebra.ptx.arithmetic import flushing
 from redfuser_algebra.ptx.decode import Decoder, Step, elementwise, instruction
-from redfuser_algebra.ptx.text import DTYPES, Instruction
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction
 
 
 @instruction("neg", "abs", "not", "copysign", "popc", "clz", "brev")
@@ -33,7 +33,7 @@ def _reversed_bits(x: np.ndarray) -> np.ndarray:
 @instruction("shl", "shr")
 def shift(i: Instruction, d: Decoder) -> Step:
     """Shifts by the width or more leave nothing (or the sign)."""
-    bits = 8 * np.dtype(DTYPES[i.type]).itemsize
+    bits = 8 * np.dtype(NUMPY_TYPES[i.type]).itemsize
 
     def apply(a: np.ndarray, by: np.ndarray) -> np.ndarray:
         if by.ndim == 0 and by < bits:
@@ -66,7 +66,7 @@ def bit_operation(i: Instruction, d: Decoder) -> Step:
         chosen = int(i.operands[3], 0)
         return elementwise(i, d, lambda a, b, _: _permuted(chosen, a, b), "b32")
     place, length = (int(each) for each in i.operands[-2:])
-    type_ = np.dtype(DTYPES[i.type]).type
+    type_ = np.dtype(NUMPY_TYPES[i.type]).type
     field = (1 << length) - 1
     if i.name == "bfi":
         kept = type_((1 << 8 * np.dtype(type_).itemsize) - 1 ^ field << place)

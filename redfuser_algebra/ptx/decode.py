@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser_algebra.ptx.text import DTYPES, Instruction, Kernel, PtxError, elements
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, Kernel, PtxError, elements
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
@@ -72,11 +72,11 @@ class Decoder:
     def width(self, operand: str) -> int:
         """Bytes of a register; 0 for what is none."""
         type_ = self.kernel.registers.get(operand)
-        return 0 if type_ is None else np.dtype(DTYPES[type_]).itemsize
+        return 0 if type_ is None else np.dtype(NUMPY_TYPES[type_]).itemsize
 
     def read(self, operand: str, type_: str) -> Read:
         """The value of a register, special register, number or name as a type."""
-        dtype = np.dtype(DTYPES[type_])
+        dtype = np.dtype(NUMPY_TYPES[type_])
         if operand.startswith(("-", "!")) and operand[1:2] == "%":
             inner = self.read(operand[1:], type_)
             return (lambda g: -inner(g)) if operand[0] == "-" else (lambda g: ~inner(g))
@@ -117,7 +117,7 @@ class Decoder:
         """What gives a register a value; a wider one gets it extended by its sign or by zeros.  `_` takes anything."""
         if operand == "_":
             return lambda g, mask, value: None
-        dtype = np.dtype(DTYPES[type_])
+        dtype = np.dtype(NUMPY_TYPES[type_])
         width = self.width(operand)
         own = dtype if dtype.itemsize >= width or dtype == "?" else np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}{width}")
         bits = dtype.kind == "f" and own.kind != "f"

@@ -16,7 +16,7 @@ from redfuser_algebra.ptx.accesses import LANES
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step
 from redfuser_algebra.ptx.inline import without_calls
 from redfuser_algebra.ptx.memory import ALLOCATED, GlobalMemory, Memory, SharedMemory, Traffic
-from redfuser_algebra.ptx.text import DTYPES, Instruction, Kernel, PtxError, parse, uncommented
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, Kernel, PtxError, parse, uncommented
 
 ENDLESS = 2_000_000
 """Blocks of instructions after which a launch is taken to be endless."""
@@ -70,7 +70,7 @@ class Machine:
             raise PtxError(f"{len(arguments)} arguments for {len(kernel.parameters)} parameters", "give one number per parameter")
         self.kernel, self.memory, self.mode = kernel, memory, mode or Mode()
         arrays = {name: memory.place(np.frombuffer(data, np.uint8)) for name, data in kernel.arrays.items()}
-        given = {name: np.dtype(DTYPES[type_]).type(value) for (name, type_), value in zip(kernel.parameters, arguments, strict=True)}
+        given = {name: np.dtype(NUMPY_TYPES[type_]).type(value) for (name, type_), value in zip(kernel.parameters, arguments, strict=True)}
         self.decoder = Decoder(kernel, given, arrays)
         self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
         self.ends = [block[-1] for block in kernel.blocks]

@@ -7,7 +7,7 @@ import numpy as np
 
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
 from redfuser_algebra.ptx.memory import ALLOCATED, BASES, PENDING, WINDOWS, WRITTEN, Memory, SharedMemory, count_passes, count_sectors
-from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, PtxError
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
@@ -59,7 +59,7 @@ def load(i: Instruction, d: Decoder) -> Step:
         name = i.operands[1].strip("[] ")
         value = d.read(_cell(name, d), i.type) if name.startswith("%") else lambda g: d.arguments[name]
         return lambda g, mask: targets[0](g, mask, value(g))
-    address, dtype, space = d.address(i.operands[1]), DTYPES[i.type], i.space
+    address, dtype, space = d.address(i.operands[1]), NUMPY_TYPES[i.type], i.space
     size = np.dtype(dtype).itemsize
 
     def step(g: Group, mask: Mask) -> None:
@@ -86,7 +86,7 @@ def store(i: Instruction, d: Decoder) -> Step:
     if i.space == "param":
         write, value = d.write(_cell(i.operands[0].strip("[] "), d), i.type), d.read(i.operands[1], i.type)
         return lambda g, mask: write(g, mask, value(g))
-    address, dtype, space = d.address(i.operands[0]), DTYPES[i.type], i.space
+    address, dtype, space = d.address(i.operands[0]), NUMPY_TYPES[i.type], i.space
     sources, size = d.vector(i.operands[1], i.type), np.dtype(dtype).itemsize
 
     def step(g: Group, mask: Mask) -> None:
@@ -159,7 +159,7 @@ def atomic(i: Instruction, d: Decoder) -> Step:
     """Read, combine and store, one thread after the other."""
     combine = next(_ATOMS[form] for form in i.forms if form in _ATOMS)
     rest = list(i.operands) if i.name == "red" else list(i.operands[1:])
-    address, dtype, space = d.address(rest[0]), DTYPES[i.type], i.space
+    address, dtype, space = d.address(rest[0]), NUMPY_TYPES[i.type], i.space
     values = [d.read(each, i.type) for each in rest[1:]]
     write = None if i.name == "red" else d.write(i.operands[0], i.type)
 

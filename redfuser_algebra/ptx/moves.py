@@ -10,7 +10,7 @@ from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat1
 from redfuser_algebra.lower.standalone.float8 import from_float8, to_float8
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
 from redfuser_algebra.ptx.memory import BASES
-from redfuser_algebra.ptx.text import DTYPES, Instruction, PtxError, elements
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, PtxError, elements
 
 if TYPE_CHECKING:
     from redfuser_algebra.ptx.machine import Group
@@ -62,7 +62,7 @@ def move(i: Instruction, d: Decoder) -> Step:
     into, source = i.operands
     if not into.startswith("{") and not source.startswith("{"):
         return elementwise(i, d, lambda a: a)
-    width = 8 * np.dtype(DTYPES[i.type]).itemsize
+    width = 8 * np.dtype(NUMPY_TYPES[i.type]).itemsize
     names = elements(into if into.startswith("{") else source)
     bits = width // len(names)
     whole = np.dtype(f"u{width // 8}").type
@@ -99,7 +99,7 @@ def convert(i: Instruction, d: Decoder) -> Step:
     if to == "bf16":
         return elementwise(i, d, to_bfloat16, source, "b16")
     if source == "bf16":
-        return elementwise(i, d, lambda bits: from_bfloat16(bits).astype(DTYPES[to]), "b16", to)
+        return elementwise(i, d, lambda bits: from_bfloat16(bits).astype(NUMPY_TYPES[to]), "b16", to)
     rounding = next((form for form in i.forms if form[:2] in _ROUND and form[0] == "r"), "")
     return elementwise(i, d, _conversion(to, source, rounding, "sat" in i.forms), source, to)
 
@@ -117,7 +117,7 @@ def _halves(pair: np.ndarray, source: str) -> np.ndarray:
 
 
 def _conversion(to: str, source: str, rounding: str, saturates: bool) -> Callable[[np.ndarray], np.ndarray]:
-    dtype = np.dtype(DTYPES[to])
+    dtype = np.dtype(NUMPY_TYPES[to])
     if to[0] == "f" and saturates:
         return lambda x: np.clip(x, 0, 1).astype(dtype)
     if source[0] == "f" and (rounding.endswith("i") or to[0] != "f"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from redfuser_algebra.language.errors import RedfuserError
 
-DTYPES = {"u8": "u1", "s8": "i1", "b8": "u1", "u16": "u2", "s16": "i2", "b16": "u2", "f16": "f2", "bf16": "u2", "u32": "u4",
+NUMPY_TYPES = {"u8": "u1", "s8": "i1", "b8": "u1", "u16": "u2", "s16": "i2", "b16": "u2", "f16": "f2", "bf16": "u2", "u32": "u4",
           "s32": "i4", "b32": "u4", "f32": "f4", "f16x2": "u4", "bf16x2": "u4", "u64": "u8", "s64": "i8", "b64": "u8", "f64": "f8",
           "e4m3": "u1", "e5m2": "u1", "e4m3x2": "u2", "e5m2x2": "u2", "pred": "?"}
 """PTX types → NumPy types that hold them; bfloat16 and floats of eight bits are kept as their bits."""
@@ -42,7 +42,7 @@ class Instruction:
     @property
     def types(self) -> tuple[str, ...]:
         """The types among the forms."""
-        return tuple(form for form in self.forms if form in DTYPES)
+        return tuple(form for form in self.forms if form in NUMPY_TYPES)
 
     @property
     def type(self) -> str:
@@ -107,7 +107,7 @@ def _place_shared(kernel: Kernel, text: str) -> None:
             dynamic.append(m[3])
             continue
         kernel.shared[m[3]] = start = _aligned(kernel.shared_bytes, int(m[1]))
-        kernel.shared_bytes = start + int(count) * np.dtype(DTYPES[m[2]]).itemsize
+        kernel.shared_bytes = start + int(count) * np.dtype(NUMPY_TYPES[m[2]]).itemsize
     kernel.shared_bytes = _aligned(kernel.shared_bytes, 16)
     kernel.shared |= dict.fromkeys(dynamic, kernel.shared_bytes)
 

@@ -23,7 +23,7 @@ from redfuser_algebra.lower.schedule import Machine, Schedule, check, is_legal
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.run.choices import compared_whole
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
-from redfuser_algebra.run.plan import DTYPES, Plan
+from redfuser_algebra.run.plan import NUMPY_DTYPES, Plan
 from redfuser_algebra.run.schedules import tuned
 from redfuser_algebra.run.starting import uncollected
 from redfuser_algebra.run.threads import MOST_THREADS
@@ -80,7 +80,7 @@ def chosen_schedule(compiled: Compiled, sizes: Mapping[str, int], batch: int) ->
     """The schedule of calls with these axis lengths: the one that tuning found, else the one that the cost model finds."""
     key = (*sizes.values(), batch)
     if key not in compiled.schedules:
-        width = DTYPES[compiled.signature.real].itemsize
+        width = NUMPY_DTYPES[compiled.signature.real].itemsize
         found = tuned(compiled.title, sizes, batch)
         legal = found is not None and is_legal(compiled.program, found, sizes[compiled.program.axis])
         compiled.schedules[key] = found if legal else default_schedule(compiled.program, sizes, batch, width, machine())

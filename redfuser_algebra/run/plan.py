@@ -16,6 +16,7 @@ import numpy as np
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.operator import Operator
+from redfuser_algebra.lower.kinds import DTYPES
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage import Variable
 from redfuser_algebra.lower.tile import TileProgram
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 16
 """Elements of an input that a piece of work has at least: to call a kernel takes as long as a few thousand of them."""
 
-DTYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64), "b1": np.dtype(np.bool_)}
+NUMPY_DTYPES = {type_: np.dtype(dtype) for type_, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -174,11 +175,11 @@ class Plan:
         axes, wanted, own = self.operator.inputs[name], self.program.inputs[name], self.leading[name]
         which = np.arange(math.prod(own)).reshape((1,) * (len(self.batch) - len(own)) + own)
         return _Input((*range(len(own)), *(len(own) + axes.index(axis) for axis in wanted)), (which.size, *self._lengths(wanted)),
-                      DTYPES[self.compiled.signature.arrays[name]], np.broadcast_to(which, self.batch).flatten())
+                      NUMPY_DTYPES[self.compiled.signature.arrays[name]], np.broadcast_to(which, self.batch).flatten())
 
     @cached_property
     def _scalars(self) -> dict[str, type]:
-        return {name: DTYPES[self.compiled.signature.params[name]].type for name in self.compiled.source.params}
+        return {name: NUMPY_DTYPES[self.compiled.signature.params[name]].type for name in self.compiled.source.params}
 
     @cached_property
     def _extents(self) -> tuple[int, ...]:
@@ -192,7 +193,7 @@ class Plan:
         program, leading = self.program, len(self.batch)
         written = (*program.rows, *([program.axis] if program.axis in axes else []), *program.columns(axes))
         lengths = self._lengths(written)
-        return _Output(DTYPES[type_], (self.rows, *lengths), (*self.batch, *lengths),
+        return _Output(NUMPY_DTYPES[type_], (self.rows, *lengths), (*self.batch, *lengths),
                        (*range(leading), *(leading + written.index(axis) for axis in axes)))
 
     @cached_property
@@ -210,7 +211,7 @@ class Plan:
         """The parts of the reduced axis folded side by side; their states are joined by the kernel, or merged and finalized
         by the form's rules."""
         form, operator, length, parts = self.form, self.operator, self.sizes[self.form.axis], self.schedule.parts
-        held = {v.name: np.empty((parts, self._items, *([self.schedule.block] if v.block else []), *self._lengths(v.columns)), DTYPES[v.type])
+        held = {v.name: np.empty((parts, self._items, *([self.schedule.block] if v.block else []), *self._lengths(v.columns)), NUMPY_DTYPES[v.type])
                 for v in self.compiled.source.state}
         cuts = [length * part // parts for part in range(parts + 1)]
         fixed, module = (*self._arguments(arrays, params), *held.values()), self.compiled.module

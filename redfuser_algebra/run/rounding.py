@@ -5,32 +5,16 @@ what follows narrower.  Rounding is to nearest, ties to even, in one step from f
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS, FloatFormat
 from redfuser_algebra.language.errors import OperatorError
 
 
-@dataclass(frozen=True)
-class FloatFormat:
-    """A binary format that NumPy lacks: stored mantissa bits, smallest normal exponent, largest finite value.
-
-    `saturates`: values beyond the largest become the largest (formats without infinity), else ±inf.
-    """
-
-    mantissa: int
-    smallest_exponent: int
-    largest: float
-    saturates: bool
-
-
-FORMATS = {
-    "bfloat16": FloatFormat(7, -126, (2 - 2.0**-7) * 2.0**127, saturates=False),
-    "float8_e4m3": FloatFormat(3, -6, 448.0, saturates=True),
-    "float8_e5m2": FloatFormat(2, -14, 57344.0, saturates=False),
-}
 NUMPY_FLOATS = ("float16", "float32", "float64")
+FORMATS = {name: own for name, own in FLOAT_FORMATS.items() if name not in NUMPY_FLOATS}
+"""Formats that NumPy lacks."""
+
 INTEGERS = tuple(sign + str(bits) for sign in ("int", "uint") for bits in (8, 16, 32, 64))
 CASTS = (*NUMPY_FLOATS, *FORMATS, *INTEGERS, "bool")
 
@@ -63,8 +47,8 @@ def spacing(values: np.ndarray, dtype: str) -> np.ndarray:
 def _rounded_to_format(values: np.ndarray, to: FloatFormat) -> np.ndarray:
     exponent = np.maximum(np.frexp(values)[1] - 1, to.smallest_exponent) - to.mantissa
     near = np.ldexp(np.rint(np.ldexp(values, -exponent)), exponent)
-    beyond = to.largest if to.saturates else np.inf
-    return np.where(np.abs(near) > to.largest, np.copysign(beyond, values), near)
+    largest = float(to.largest)
+    return np.where(np.abs(near) > largest, np.copysign(largest if to.saturates else np.inf, values), near)
 
 
 def _saturated(values: np.ndarray, limits: np.iinfo) -> np.ndarray:

@@ -21,7 +21,7 @@ from redfuser_algebra.lower.schedule import Schedule, candidates
 from redfuser_algebra.lower.tile import TileProgram
 from redfuser_algebra.run.cpu import kernel_of_call, machine, run_cpu, signature_of
 from redfuser_algebra.run.export import drawn, draws
-from redfuser_algebra.run.plan import DTYPES
+from redfuser_algebra.run.plan import NUMPY_DTYPES
 from redfuser_algebra.run.schedules import Measured, keep, key_of, measured
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def tune(operator: Operator, form: FusedForm, binding: Binding, progress: Callab
         raise OperatorError(f"tuning {operator.name} on shapes {[a.shape for a in binding.arrays.values()]}",
                             "there is no kernel for such a call", "give arrays without empty axes, of real or whole numbers")
     batch = math.prod(binding.batch)
-    key, wanted = key_of(compiled.title, binding.sizes, batch), _wanted(compiled.program, binding, batch, DTYPES[signature.real].itemsize)
+    key, wanted = key_of(compiled.title, binding.sizes, batch), _wanted(compiled.program, binding, batch, NUMPY_DTYPES[signature.real].itemsize)
     known = measured(key)
     for done, schedule in enumerate(wanted):
         if progress:

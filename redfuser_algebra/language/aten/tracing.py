@@ -26,7 +26,7 @@ from redfuser_algebra.language.tracing.constants import read
 from redfuser_algebra.language.tracing.lengths import Dim, current
 from redfuser_algebra.language.tracing.place import refused
 
-LETTERS = "bmndkjiefghopqrstuvwxyz"
+AXIS_NAMES = "bmndkjiefghopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def is_result(value: object) -> bool:
 def with_letters(operator: Operator) -> Operator:
     """The operator with one letter for each axis, `l` for the one that is swept."""
     taken = {*operator.inputs, *operator.params}
-    free = (letter for letter in (*LETTERS, *(f"x{n}" for n in range(99))) if letter not in taken)
+    free = (letter for letter in (*AXIS_NAMES, *(f"x{n}" for n in range(99))) if letter not in taken)
     found = cascades(operator)
     main = primary(found).axis if found and MAIN not in taken else None
     return operator.renamed(**{axis: MAIN if axis == main else next(free) for axis in operator.axes if is_name(axis)})

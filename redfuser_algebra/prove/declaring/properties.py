@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redfuser_algebra.algebra.functions import Function
 from redfuser_algebra.algebra.monoids import MONOIDS, Monoid
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.language.law_text import SIGNS, STILL, Statement
+from redfuser_algebra.language.law_text import SIGN_CONDITIONS, STILL, Statement
 from redfuser_algebra.prove.declaring.law_values import (
     FLOATS, RATIONALS, WHOLE, Numbers, TooLarge, Undefined, agree, applied, as_number, is_finite, kinds_of, values_of)
 from redfuser_algebra.prove.declaring.testing import Examiner, Property, Seen
@@ -215,7 +215,7 @@ def _assignments(draw: Callable, statement: Statement, variables: Mapping[str, b
     reduced = [MONOIDS[term.monoid] for term in subterms(statement.left, statement.right) if term.op == "reduce"]
     empty = bool(reduced) and all(row.empty and math.isfinite(row.identity) for row in reduced)
     length = draw(st.sampled_from(range(0 if empty else 1, LONGEST + 1))) if reduced else 1
-    signs = {variable: condition for condition, variable in statement.conditions if condition in SIGNS}
+    signs = {variable: condition for condition, variable in statement.conditions if condition in SIGN_CONDITIONS}
     still = {variable for condition, variable in statement.conditions if condition in STILL}
     values = {}
     for name, truth in variables.items():

@@ -20,7 +20,7 @@ from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.export.numpy_text import RESERVED, spelt
 
-LETTERS = {"max": "m M", "min": "lo", "prod": "q", "argmax": "i", "argmin": "j", "topk": "top", "argtopk": "pos", "any": "some",
+STEMS = {"max": "m M", "min": "lo", "prod": "q", "argmax": "i", "argmin": "j", "topk": "top", "argtopk": "pos", "any": "some",
            "all": "every", "fmax": "m M", "fmin": "lo", "compose": "h"}
 POOL = ("t", "u", "v", "r", "y", "h", "g", "z", "w", "f", "alpha", "beta", "gamma", "eta", "theta", "kappa", "rho", "tau",
         "phi", "psi", "omega", "xi", "zeta", "nu")
@@ -55,7 +55,7 @@ def renamed(operator: Operator, form: FusedForm) -> FusedForm:
     kinds: dict[str, tuple[str, list[str]]] = {}
     for component in form.state:
         lift = tidied(component.lift)
-        stem = LETTERS.get(component.monoid) or sum_stem(lift, component.mask, form.axis, bases)
+        stem = STEMS.get(component.monoid) or sum_stem(lift, component.mask, form.axis, bases)
         kinds[component.name] = stem, tags(lift, component.mask)
     for row in (*form.pivots, *form.results):
         parts = [lifts[term.name] for term in subterms(row.value) if term.op == "symbol" and term.name in lifts]
@@ -166,7 +166,7 @@ def local_stem(term: Expr, axis: str) -> str:
         return "S"
     if term.op == "reduce":
         body = tidied(term.body)
-        return LETTERS.get(term.monoid) or sum_stem(body, term.mask, term.axis)
+        return STEMS.get(term.monoid) or sum_stem(body, term.mask, term.axis)
     if term.op in ("shift", "subtract"):
         lone = tags(term.args[0])
         return f"d{lone[0]}" if axis in term.axes and lone and len(lone[0]) == 1 else "d"

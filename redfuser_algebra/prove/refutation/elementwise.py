@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 from flint import fmpq
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Node, Unsupported, same
-from redfuser_algebra.prove.refutation.numbers import FLOATS, Number, exact_bounds, is_exact, to_format, wholes
+from redfuser_algebra.prove.refutation.numbers import Number, exact_bounds, is_exact, to_format, wholes
 
 _NUDGE = Fraction(1, 2**60)
 _HALF = fmpq(1, 2)
@@ -169,10 +170,10 @@ def _ends_of_cast(dtype: str, value: Number, fixed: bool) -> tuple[Fraction, Fra
 def _cast(dtype: str, value: Fraction) -> Fraction:
     if dtype == "bool":
         return Fraction(value != 0)
-    if dtype not in FLOATS or value == 0:
+    if dtype not in FLOAT_FORMATS or value == 0:
         return Fraction(round(value))
     near = to_format(dtype, value)
-    if abs(near) > FLOATS[dtype][2]:
+    if abs(near) > FLOAT_FORMATS[dtype].largest:
         raise OverflowError(f"{dtype} has no such number")
     return near
 

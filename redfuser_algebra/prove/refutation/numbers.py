@@ -14,18 +14,10 @@ import flint
 import numpy as np
 from flint import arb, fmpq
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS
+
 OPEN = 2
 """The answer of a comparison that a ball is too wide to decide."""
-
-FLOATS = {"float16": (10, -14, 65504), "bfloat16": (7, -126, 255 * 2**120), "float32": (23, -126, (2**24 - 1) * 2**104),
-          "float8_e4m3": (3, -6, 448), "float8_e5m2": (2, -14, 57344)}
-"""Stored mantissa bits, smallest normal exponent and largest number of the formats whose rounding is followed exactly.
-
-The reals stand in for float64, so a cast to it changes nothing.
-"""
-
-SATURATING = ("float8_e4m3",)
-"""The formats without infinities: what is beyond the largest number becomes the largest."""
 
 Number = fmpq | arb
 
@@ -124,15 +116,15 @@ def _whole(a: Number) -> int | None:
 
 
 def to_format(dtype: str, value: Fraction) -> Fraction:
-    """A number rounded to a format of FLOATS, to nearest and ties to even; what overflows to ±inf keeps its value."""
+    """A number rounded to a format of FLOAT_FORMATS, to nearest and ties to even; what overflows to ±inf keeps its value."""
     if value == 0:
         return value
-    mantissa, smallest, largest = FLOATS[dtype]
+    to = FLOAT_FORMATS[dtype]
     exponent = abs(value).numerator.bit_length() - value.denominator.bit_length()
     exponent -= Fraction(2) ** exponent > abs(value)
-    unit = Fraction(2) ** (max(exponent, smallest) - mantissa)
+    unit = Fraction(2) ** (max(exponent, to.smallest_exponent) - to.mantissa)
     near = round(value / unit) * unit
-    return min(max(near, Fraction(-largest)), Fraction(largest)) if dtype in SATURATING else near
+    return min(max(near, Fraction(-to.largest)), Fraction(to.largest)) if to.saturates else near
 
 
 _EXACT = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,

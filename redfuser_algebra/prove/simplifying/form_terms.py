@@ -16,7 +16,7 @@ from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.prove.obligations import Obligation
 from redfuser_algebra.prove.simplifying.signs import Signs
-from redfuser_algebra.prove.simplifying.symbolic import SIGNS, WRITTEN_OUT, Places, Translation, Untranslated, sympy_module
+from redfuser_algebra.prove.simplifying.symbolic import ASSUMPTIONS, WRITTEN_OUT, Places, Translation, Untranslated, sympy_module
 from redfuser_algebra.prove.trials.parts import pivot_names
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class FormTerms:
     def __init__(self, operator: Operator, form: FusedForm, obligations: Sequence[Obligation]) -> None:
         self.form, self.sp = form, sympy_module()
         self.zeros = [o.terms[0] for o in obligations if o.kind == "dropped"]
-        self.signs = {(c.args[0].op, c.args[0].attrs[0]): SIGNS[c.op] for c in (*operator.assume, *form.assumptions)
-                      if c.op in SIGNS and c.args[0].op in ("input", "param")}
+        self.signs = {(c.args[0].op, c.args[0].attrs[0]): ASSUMPTIONS[c.op] for c in (*operator.assume, *form.assumptions)
+                      if c.op in ASSUMPTIONS and c.args[0].op in ("input", "param")}
 
     def check_supported(self, obligation: Obligation) -> None:
         """Raise Untranslated if a component is about something that the form does not hold before it."""

@@ -26,7 +26,7 @@ Lookup = Callable[[Expr, Places], "sympy.Expr"]
 WRITTEN_OUT = 2
 """The length at which an inner axis is written out."""
 
-SIGNS = {"greater": "positive", "greater_equal": "nonnegative", "less": "negative", "less_equal": "nonpositive"}
+ASSUMPTIONS = {"greater": "positive", "greater_equal": "nonnegative", "less": "negative", "less_equal": "nonpositive"}
 
 
 class Untranslated(Exception):

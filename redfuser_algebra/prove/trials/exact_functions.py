@@ -11,8 +11,9 @@ from functools import cache
 import numpy as np
 from flint import arb, fmpq
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS
 from redfuser_algebra.algebra.functions import FUNCTIONS
-from redfuser_algebra.prove.refutation.numbers import FLOATS, balls, exact_bounds, to_format, written
+from redfuser_algebra.prove.refutation.numbers import balls, exact_bounds, to_format, written
 from redfuser_algebra.prove.trials.extended import BITS, NAN, ONE, ZERO, Exact, Undecided, exact, is_moderate, is_special, order, sign
 
 LARGEST_POWER = 10_000
@@ -143,7 +144,7 @@ def cast(dtype: str) -> Callable[[Exact], Exact]:
         return lambda a: a
     if dtype == "bool":
         return lambda a: exact(a != a or sign(a) != 0)
-    if dtype in FLOATS:
+    if dtype in FLOAT_FORMATS:
         return _stepped(dtype, lambda a: to_format(dtype, a))
     limits = np.iinfo(dtype)
     rounded = _stepped(dtype, lambda a: Fraction(min(max(round(a), int(limits.min)), int(limits.max))))

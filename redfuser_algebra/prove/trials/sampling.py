@@ -40,7 +40,7 @@ PALETTES = {
     "signed": _fractions("1", "-1", "2", "-2", "3/2", "-1/3"),
     "negative": _fractions("-1", "-2", "-1/2", "-3"),
 }
-SIGNS = {"greater": ("positive", "unit"), "greater_equal": ("positive", "unit", "few"), "less": ("negative",),
+PALETTES_OF_CONDITIONS = {"greater": ("positive", "unit"), "greater_equal": ("positive", "unit", "few"), "less": ("negative",),
          "less_equal": ("negative",)}
 SPECIAL = (float("-inf"), float("inf"))
 
@@ -128,8 +128,8 @@ def _entries(own: Sequence[str], sizes: dict[str, int], axis: str) -> int:
 
 def _palettes(name: str, conditions: tuple[Expr, ...]) -> tuple[str, ...]:
     for condition in conditions:
-        if condition.op in SIGNS and condition.args[0].op == "input" and condition.args[0].name == name:
-            return SIGNS[condition.op]
+        if condition.op in PALETTES_OF_CONDITIONS and condition.args[0].op == "input" and condition.args[0].name == name:
+            return PALETTES_OF_CONDITIONS[condition.op]
     return tuple(PALETTES)
 
 

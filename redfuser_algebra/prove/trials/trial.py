@@ -17,7 +17,7 @@ from redfuser_algebra.prove.trials.extended import shown
 from redfuser_algebra.prove.trials.online import OnlineCarrier
 from redfuser_algebra.prove.trials.parts import Carrier, Held, Part, Values
 
-LETTERS = "ABC"
+PARTS = "ABC"
 
 
 @dataclass(repr=False)
@@ -43,7 +43,7 @@ class Trial:
 
     def of(self, letters: str) -> Instance:
         """The elements of some parts, in order."""
-        chosen = [place for letter in letters for place in self.places[LETTERS.index(letter)]]
+        chosen = [place for letter in letters for place in self.places[PARTS.index(letter)]]
         return self.instance.taking(tuple(sorted(chosen)))
 
     def lifted(self, letters: str, about: str = "") -> Part:
@@ -133,7 +133,7 @@ class Trial:
         """The elements and parts in plain text."""
         arrays = {name: _written(array) for name, array in self.instance.arrays.items()}
         params = {name: str(value) for name, value in self.instance.params.items()}
-        parts = {letter: list(places) for letter, places in zip(LETTERS, self.places, strict=True)}
+        parts = {letter: list(places) for letter, places in zip(PARTS, self.places, strict=True)}
         return {"inputs": arrays | params, "parts": parts}
 
 
