@@ -1,6 +1,6 @@
 """What the catalogue comes to: for every operator its verdict, its state, the laws it rests on, and its kernels.
 
-In: names of the catalogue.  Out: one row per operator, and the table of them in Markdown, which `kernels/README.md` holds.
+In: verdicts on operators of the catalogue.  Out: one row for each, and the table of them in Markdown, which `kernels/README.md` holds.
 """
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Status:
         return [self.operator, self.verdict, self.reason, ", ".join(self.state), ", ".join(self.laws), self.cpu, self.cuda]
 
 
-def statuses(names: Iterable[str]) -> Iterator[Status]:
-    """A row for each name, as soon as it is known.  Kernels are printed for it, and not compiled."""
-    for name in names:
-        verdict = ra.decide(ra.operators[name])
+def statuses(verdicts: Iterable[ra.Verdict]) -> Iterator[Status]:
+    """A row for each verdict, as soon as it is known.  Kernels are printed for it, and not compiled."""
+    for verdict in verdicts:
+        name = verdict.operator.name
         if verdict.fused is None:
             yield Status(name, verdict.status, verdict.reason, (), (), "—", "—")
             continue

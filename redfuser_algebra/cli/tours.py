@@ -34,7 +34,7 @@ def catalogue(group: Annotated[str | None, typer.Option(help="Only this group.")
     asked = [name for names in chosen.values() for name in names]
     rows = []
     with progress("deciding") as told:
-        for row in coverage.statuses(asked):
+        for row in coverage.statuses(ra.decide(ra.operators[name]) for name in asked):
             rows.append(row)
             told(len(rows), len(asked))
     if out.is_terminal:
@@ -51,7 +51,7 @@ def listed(name: str) -> int:
     tasks, rows = LISTS[name], {}
     asked = list(dict.fromkeys(tasks.values()))
     with progress("deciding") as told:
-        for row in coverage.statuses(asked):
+        for row in coverage.statuses(ra.decide(ra.operators[name]) for name in asked):
             rows[row.operator] = row
             told(len(rows), len(asked))
     shown = [at for at, title in enumerate(coverage.HEAD) if title != "laws"]

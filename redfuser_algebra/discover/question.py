@@ -28,7 +28,7 @@ class Question:
 
     def again(self, laws: Iterable[str]) -> Answer:
         """The answer with other laws allowed."""
-        return ask(self.lines, self.text, laws, Limits())
+        return _answer(self.lines, self.text, tuple(map(content, laws)), Limits())
 
     def recheck(self, laws: Iterable[str]) -> Answer:
         """The answer of a fresh e-graph that holds these laws and no others."""
@@ -43,7 +43,7 @@ def asked(lines: tuple[str, ...], text: str, laws: tuple[str, ...], limits: Limi
     return Question(lines, text, laws, _answer(lines, text, tuple(map(content, laws)), limits), leaves)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _answer(lines: tuple[str, ...], text: str, laws: tuple[Content, ...], limits: Limits) -> Answer:
     return ask(lines, text, [law.name for law, _ in laws], limits)
 

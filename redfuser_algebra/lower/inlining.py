@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 from redfuser_algebra.lower.marks import MARK
 
@@ -20,8 +21,7 @@ def inlined(text: str) -> str:
     """The definitions without temporaries that only one statement of the same block reads."""
     tree = ast.parse(text)
     for function in tree.body:
-        while _shortened(function):
-            pass
+        _shorten(function)
     return "\n".join(map(_bare, ast.unparse(tree).splitlines()))
 
 
@@ -35,37 +35,59 @@ def _bare(line: str) -> str:
         return line
 
 
-def _shortened(function: ast.stmt) -> bool:
-    """Whether a temporary of a function was put where it is read."""
-    reads = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
-    writes = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    for owner in ast.walk(function):
-        for block in (getattr(owner, "body", None), getattr(owner, "orelse", None)):
-            for place, statement in enumerate(block if isinstance(block, list) else []):
-                name = _temporary(statement)
-                if name and reads[name] == writes[name] == 1 and _put(name, statement.value, block, place, 4 + owner.col_offset):
-                    return True
-    return False
+def _shorten(function: ast.stmt) -> None:
+    """Put temporaries of a function where they are read, until there is none that can be."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    reads, writes = (Counter(node.id for node in names if isinstance(node.ctx, context)) for context in (ast.Load, ast.Store))
+    once = {name for name in reads if reads[name] == writes[name] == 1 and _TEMPORARY.fullmatch(name)}
+    blocks = [(block, 4 + owner.col_offset) for owner in ast.walk(function) for block in (getattr(owner, "body", None), getattr(owner, "orelse", None))
+              if isinstance(block, list)]
+    known: dict[ast.stmt, _Names] = {}
+    while any(_put(statement, block, place, indent, known) for block, indent in blocks for place, statement in enumerate(block)
+              if _given(statement) in once):
+        pass
 
 
-def _temporary(statement: ast.stmt) -> str:
-    """The temporary that a statement gives a value; "" for other statements."""
+def _given(statement: ast.stmt) -> str:
+    """The single name that a statement gives a value; "" for other statements."""
     single = isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name)
-    return statement.targets[0].id if single and _TEMPORARY.fullmatch(statement.targets[0].id) else ""
+    return statement.targets[0].id if single else ""
 
 
-def _put(name: str, value: ast.expr, block: list[ast.stmt], place: int, indent: int) -> bool:
-    """Put a value where its name is read, if that is further on in the block and nothing that it is made of changes before."""
+@dataclass(frozen=True)
+class _Names:
+    """The names in a statement, and those whose values, or whose elements, it may change."""
+
+    met: frozenset[str]
+    changed: frozenset[str]
+
+    @classmethod
+    def of(cls, statement: ast.stmt) -> _Names:
+        nodes = [*ast.walk(statement)]
+        changed = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        changed |= {node.value.id for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)}
+        changed |= {node.id for call in nodes if isinstance(call, ast.Expr) for node in ast.walk(call) if isinstance(node, ast.Name)}
+        return cls(frozenset(node.id for node in nodes if isinstance(node, ast.Name)), frozenset(changed))
+
+
+def _put(given: ast.Assign, block: list[ast.stmt], place: int, indent: int, known: dict[ast.stmt, _Names]) -> bool:
+    """Put a value where its name is read, if that is further on in the block and nothing that it is made of changes before.
+
+    Of a statement with blocks, what is `known` may name temporaries that are gone: nobody asks for those.
+    """
+    name, value = _given(given), given.value
     needed = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
     for later, statement in enumerate(block[place + 1:], place + 1):
-        if name in (node.id for node in ast.walk(statement) if isinstance(node, ast.Name)):
+        if statement not in known:
+            known[statement] = _Names.of(statement)
+        if name in known[statement].met:
             changed = None if isinstance(statement, ast.For | ast.While | ast.If) else _Put(name, value).visit(ast.parse(ast.unparse(statement)).body[0])
             if changed is None or _called_under_condition(changed, value) or indent + len(ast.unparse(changed).replace(MARK, "")) > WIDEST:
                 return False
             block[later] = changed
             del block[place]
             return True
-        if needed & _changed(statement):
+        if needed & known[statement].changed:
             return False
     return False
 
@@ -80,16 +102,9 @@ class _Put(ast.NodeTransformer):
         return self.value if node.id == self.name else node
 
 
-def _changed(statement: ast.stmt) -> set[str]:
-    """The names whose values, or whose elements, a statement may change."""
-    found = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    found |= {node.value.id for node in ast.walk(statement) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)}
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Expr)]
-    return found | {node.id for call in calls for node in ast.walk(call) if isinstance(node, ast.Name)}
-
-
 def _called_under_condition(statement: ast.stmt, value: ast.expr) -> bool:
     """Whether a value with calls would be computed for some threads alone."""
-    called = any(isinstance(node, ast.Call) for node in ast.walk(value))
+    if not any(isinstance(node, ast.Call) for node in ast.walk(value)):
+        return False
     branches = [branch for node in ast.walk(statement) if isinstance(node, ast.IfExp) for branch in (node.body, node.orelse)]
-    return called and any(node is value for branch in branches for node in ast.walk(branch))
+    return any(node is value for branch in branches for node in ast.walk(branch))

@@ -104,8 +104,13 @@ def draws(operator: Operator) -> dict[str, str]:
     known |= dict.fromkeys(_classes(operator), "bits")
     free = [name for name in operator.inputs if name not in known]
     choices = sorted(product(KINDS, repeat=len(free)), key=lambda kinds: (len(set(kinds)), sum(map(KINDS.index, kinds))))
-    return max(({name: (known | dict(zip(free, kinds, strict=True)))[name] for name in operator.inputs} for kinds in choices),
-               key=lambda choice: _steadiness(operator, choice))
+    steadiest: tuple[float, dict[str, str]] = -1.0, {}
+    for kinds in choices:
+        choice = {name: (known | dict(zip(free, kinds, strict=True)))[name] for name in operator.inputs}
+        steadiest = max(steadiest, (_steadiness(operator, choice), choice), key=lambda found: found[0])
+        if steadiest[0] == 1:
+            break
+    return steadiest[1]
 
 
 def _classes(operator: Operator) -> Iterator[str]:

@@ -27,7 +27,7 @@ def reachable(source: str, wanted: Iterable[str], **constants: str) -> str:
         node = defined[todo.pop()]
         if node not in needed:
             needed.add(node)
-            todo += [name for name in names_in(segment(lines, node)) if name in defined]
+            todo += [name for name in _names(node) if name in defined]
     kept = []
     for node in nodes:
         if node in needed:
@@ -54,7 +54,11 @@ def segment(lines: list[str], node: ast.stmt) -> str:
 
 def names_in(source: str) -> list[str]:
     """The names that a source reads or writes."""
-    return sorted({each.id for each in ast.walk(ast.parse(textwrap.dedent(source))) if isinstance(each, ast.Name)})
+    return sorted(_names(ast.parse(textwrap.dedent(source))))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def body_of(module: object) -> str:
