@@ -1,7 +1,7 @@
 """The rules of the house, read from the source with `ast`: who may import whom, which part may use which package,
 and how large a module or a function may be. Nothing here imports the package.
 
-A rule is a function from (path, tree, source) to complaints; every rule is shown a source that it must refuse.
+A rule is a function from (path, nodes, source) to complaints, where `nodes` are those of the tree as `walk` gives them; every rule is shown a source that it must refuse.
 """
 
 import ast
@@ -91,64 +91,64 @@ def own_part(name):
     return part if part in (*FOLDERS, *FRONT) else "__init__"
 
 
-def imports_only_from_below(path, tree, source):
+def imports_only_from_below(path, nodes, source):
     part = part_of(path)
     if part not in (*FOLDERS, *FRONT):
         return [f"{path}: {part} is no part of the house; it has {', '.join((*FOLDERS, *FRONT))}"]
     return [
         f"{path}:{node.lineno}: {part} may not import {name}"
-        for node, _ in walk(tree)
+        for node, _ in nodes
         for name in names_imported(path, node)
         if own_part(name) is not None and own_part(name) not in may_import(part)
     ]
 
 
-def keeps_the_fence(path, tree, source):
+def keeps_the_fence(path, nodes, source):
     inside = PurePosixPath(path).relative_to(PACKAGE).as_posix()
     return [
         f"{path}:{node.lineno}: {package} belongs in {' and '.join(FENCE[package])}"
-        for node, _ in walk(tree)
+        for node, _ in nodes
         for package in {name.partition(".")[0] for name in names_imported(path, node)}
         if package in FENCE and not inside.startswith(FENCE[package])
     ]
 
 
-def imports_its_own_at_the_top(path, tree, source):
+def imports_its_own_at_the_top(path, nodes, source):
     if path == f"{PACKAGE}/__init__.py":
         # The front door is lazy by design: `__getattr__` imports a name's module when it is first used.
-        nodes = [node for node, inside in walk(tree) if inside and not isinstance(node, ast.Call)]
+        suspects = [node for node, inside in nodes if inside and not isinstance(node, ast.Call)]
     else:
-        nodes = [node for node, inside in walk(tree) if inside or isinstance(node, ast.Call)]
+        suspects = [node for node, inside in nodes if inside or isinstance(node, ast.Call)]
     return [
         f"{path}:{node.lineno}: {name} is imported inside a function or by call; import it at the top"
-        for node in nodes
+        for node in suspects
         for name in names_imported(path, node)
         if own_part(name) is not None
     ]
 
 
-def names_what_it_imports(path, tree, source):
+def names_what_it_imports(path, nodes, source):
     return [
         f"{path}:{node.lineno}: a star import"
-        for node, _ in walk(tree)
+        for node, _ in nodes
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
     ]
 
 
-def has_a_name_that_says_something(path, tree, source):
+def has_a_name_that_says_something(path, nodes, source):
     empty = {"util", "utils"} & set(PurePosixPath(path).with_suffix("").parts)
     return [f"{path}: {name} says nothing; name what is inside" for name in empty]
 
 
-def module_is_short(path, tree, source):
+def module_is_short(path, nodes, source):
     lines = len(source.splitlines())
     return [f"{path}: {lines} lines, at most {MODULE_LINES}"] if lines > MODULE_LINES else []
 
 
-def functions_are_short(path, tree, source):
+def functions_are_short(path, nodes, source):
     return [
         f"{path}:{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES}"
-        for node, _ in walk(tree)
+        for node, _ in nodes
         if isinstance(node, FUNCTION) and (lines := node.end_lineno - node.lineno + 1) > FUNCTION_LINES
     ]
 
@@ -159,24 +159,35 @@ RULES = (*PACKAGE_RULES, *STYLE_RULES)
 
 
 def complaints(rule, path, source):
-    return rule(path, ast.parse(source), source)
+    return rule(path, [*walk(ast.parse(source))], source)
 
 
-def sources(folder):
-    found = [(p.relative_to(ROOT).as_posix(), p.read_text(encoding="utf-8")) for p in (ROOT / folder).rglob("*.py")]
+def read(folder):
+    """Every file under a folder as rules take it."""
+    found = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in (ROOT / folder).rglob("*.py")}
     assert found, f"no Python file under {folder}/"
-    return sorted(found)
+    return [(path, [*walk(ast.parse(source))], source) for path, source in sorted(found.items())]
+
+
+@pytest.fixture(scope="module")
+def package():
+    return read(PACKAGE)
+
+
+@pytest.fixture(scope="module")
+def tests():
+    return read("tests")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_package(rule):
-    said = [line for path, source in sources(PACKAGE) for line in complaints(rule, path, source)]
+def test_the_package(rule, package):
+    said = [line for file in package for line in rule(*file)]
     assert not said, "\n".join(said)
 
 
 @pytest.mark.parametrize("rule", STYLE_RULES, ids=lambda rule: rule.__name__)
-def test_the_tests(rule):
-    said = [line for path, source in sources("tests") for line in complaints(rule, path, source)]
+def test_the_tests(rule, tests):
+    said = [line for file in tests for line in rule(*file)]
     assert not said, "\n".join(said)
 
 
