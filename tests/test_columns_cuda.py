@@ -38,13 +38,30 @@ def weighted(x: "row l c", w: "l", q: "c"):
     return ra.sum(p * abs(x), "l", where=w > 0) / ra.sum(p, "l", where=w > 0), ra.sum(ra.exp(score - m), "l", where=w > 0) * ra.exp(score - m)
 
 
+@ra.operator
+def nearest(X: "h m d", W: "l d", c: "h"):
+    far = ra.sum(abs(X - W), "d") * c
+    return ra.min(far, "l"), ra.argmin(far, "l"), ra.sum(ra.exp(ra.min(far, "l") - far), "l")
+
+
 @needs_toolchain
-@pytest.mark.parametrize("columns", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 6, 64))])
+def test_rows_read_what_they_share_once():
+    made, rng = made_cuda(nearest, ra.fuse(nearest).form), np.random.default_rng(0)
+    binding = nearest.bind(*(rng.normal(size=size).astype("f4").astype("f8") for size in ((2, 4, 8), (2, 2050, 8), (2,))))
+    ran, error = run(made, binding)
+    assert error <= 1e-5 and run(made, binding, RANDOM)[1] <= 1e-5 and shared_waste(ran) <= 1.05
+    moved = sum(t.moved for kind, t in ran.counts.traffic.items() if kind.startswith("global"))
+    assert moved <= 1.02 * sum(a.nbytes for a in (*made.given(binding), *ran.outputs) if isinstance(a, np.ndarray))
+
+
+@needs_toolchain
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [3, 4, 64])
 def test_an_operator_that_the_catalogue_does_not_have(columns):
-    """Masked elements with any number of columns, a vector and a map as results, rows that begin anywhere."""
+    """Masked elements with any number of columns, a vector and a map as results, rows that begin anywhere and are more than a block has."""
     made, rng = made_cuda(weighted, ra.fuse(weighted).form), np.random.default_rng(columns)
     for length in (5, 301):
-        x, w, q = rng.normal(size=(2, 3, length, columns)), rng.normal(size=length), rng.normal(size=columns)
+        x, w, q = rng.normal(size=(2, 11, length, columns)), rng.normal(size=length), rng.normal(size=columns)
         binding = weighted.bind(*(each.astype("f4").astype("f8") for each in (x, w, q)))
         ran, error = run(made, binding, shifts=(1, 0, 3, 0, 2))
         assert "cells_x" in made.source and error <= 1e-5 and shared_waste(ran) <= 1.05, length

@@ -5,10 +5,14 @@ goes with them, pass through shared memory, which a block fills with whole piece
 """
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import takewhile
+
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.lower.column_functions import ColumnFunctions
 from redfuser_algebra.lower.host_cuda import Choice
 from redfuser_algebra.lower.rows_cuda import SECTOR, RowPrinter
+from redfuser_algebra.lower.storage import Variable
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
 
@@ -35,8 +39,10 @@ class ColumnPrinter(RowPrinter):
     functions_of = ColumnFunctions
     functions: ColumnFunctions
     rows_of_a_block = 1
-    shapes = "(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length"
-    """Warps of a block and elements of a thread, in the order in which they are tried."""
+    shapes = "for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length"
+    """Warps of a row and elements of a thread, in the order in which they are tried."""
+    together = 8
+    """How many rows that share elements a block has, at most; of all its rows it has as many warps, too."""
 
     @property
     def staged(self) -> list[str]:
@@ -48,6 +54,21 @@ class ColumnPrinter(RowPrinter):
         """The inputs with columns of which a row has all once."""
         program = self.program
         return [name for name, axes in program.inputs.items() if program.axis not in axes and program.columns(axes)]
+
+    @cached_property
+    def shared(self) -> list[str]:
+        """The staged inputs that neighbouring rows have in common."""
+        return [name for name in self.staged if self.together > 1 and self.program.rows and self.program.rows[-1] not in self.program.inputs[name]]
+
+    @cached_property
+    def joined(self) -> tuple[str, ...]:
+        """The axes of rows along which these do not change; none if there are no such inputs."""
+        known = {axis for name in self.shared for axis in self.program.inputs[name]}
+        return tuple(takewhile(lambda axis: axis not in known, reversed(self.program.rows)))[::-1] if self.shared else ()
+
+    def _of_all_rows(self, name: str) -> bool:
+        """Whether all rows of a block read the same of an input."""
+        return self.joined != () and not set(self.joined) & set(self.program.inputs.get(name, self.joined))
 
     def _width(self, name: str) -> str:
         return self.functions.words(self.program.columns(self.program.inputs[name]))
@@ -61,13 +82,20 @@ class ColumnPrinter(RowPrinter):
         lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}", *_refused(f"state > {4 * WORDS}", said)]
         if not self.staged:
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
-        cells = [(self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged]
-        cells += [(self.functions.storage.produced_type(name), self.program.columns(p.axes)) for name, p in self.functions.made.items()]
-        lines += [f"element = {self._total(cells)}", f"shapes = [{self.shapes}]",
-                  f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
-                  *_refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time"),
-                  "warps, slots = fits[0]"]
-        return Choice(lines, ", ".join(["", "slots", *sizes]))
+        cells = {name: (self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged}
+        made = [(self.functions.storage.produced_type(name), self.program.columns(p.axes)) for name, p in self.functions.made.items()]
+        own = self._total([*(cell for name, cell in cells.items() if not self._of_all_rows(name)), *made])
+        too_much = _refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time")
+        if not self.joined:
+            lines += [f"element = {own}", f"shapes = [(w, slots) {self.shapes}]", f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
+                      *too_much, "warps, slots = fits[0]"]
+            return Choice(lines, ", ".join(["", "slots", *sizes]))
+        number = " * ".join(f"sizes[{axis!r}]" for axis in self.joined)
+        lines += [f"number, own, element = {number}, {own}, {self._total([cells[name] for name in cells if self._of_all_rows(name)])}",
+                  f"shapes = [(r, w, slots) for r in range(min(number, {self.together}), 0, -1) {self.shapes}]",
+                  f"fits = [(r, w, slots) for r, w, slots in shapes if r * w <= {self.together} and w * (32 * slots * (element + r * own) + r * state) <= {ROOM}]",
+                  *too_much, "rows, warps, slots = fits[0]"]
+        return Choice(lines, ", ".join(["", "rows", "slots", *sizes]), "items // number * -(-number // rows), 32 * warps * rows")
 
     def _counted(self, axis: str, count: str) -> list[str]:
         """The length of an axis that top-k makes."""
@@ -96,40 +124,90 @@ class ColumnPrinter(RowPrinter):
     # what kernels are made for
 
     def _made_for(self) -> list[str]:
-        return [*(["slots"] if self.staged else []), *(f"n_{axis}" for axis in self.columns)]
+        return [*(["together"] if self.joined else []), *(["slots"] if self.staged else []), *(f"n_{axis}" for axis in self.columns)]
 
     def _constants(self) -> list[str]:
         copies = [f"n_{copy} = n_{axis}" for copy, axis in self.program.copies.items() if axis in self.columns]
         made = [f"room_{name} = slots * span * {self.functions.words(self.program.columns(p.axes))}" for name, p in self.functions.made.items()]
-        return [*copies, *super()._constants(), *(line for name in self.staged for line in self._cells(name)), *made,
-                *(f"words_{name} = {self._width(name)}" for name in self.once)]
+        lines = [*copies, *super()._constants(), *(line for name in self.staged for line in self._cells(name)), *made,
+                 *(f"words_{name} = {self._width(name)}" for name in self.once)]
+        if not self.joined:
+            return lines
+        own = [f"{'words' if name in self.once else 'room'}_{name}" for name in (*self.staged, *self.functions.made, *self.once) if not self._of_all_rows(name)]
+        places = [f"words_{v.name}" for v in (*self.functions.arrays, *self.functions.scratch()) if self.program.maps]
+        return ["rows = 1 if joins else together", *lines, *(f"all_{each} = rows * {each}" for each in (*own, *places)),
+                *(f"room_{v.name} *= rows" for v in self.functions.arrays)]
 
     def _cells(self, name: str) -> list[str]:
         """How a tile of an input lies in shared memory."""
         size = "SIZE" if self._real(name) else self._bytes(name)
+        span = "(rows * span)" if self._of_all_rows(name) else "span"
         return filled(f"""
             words_{name} = {self._width(name)}
             shift_{name}, mask_{name} = turns_of({self._stride(name)}, {128 // max(self._bytes(name), 4)})
-            steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {SECTOR} // {size}) // span)
-            room_{name} = max(steps_{name} * span, 1)
+            steps_{name} = 0 if joins else -(-(slots * span * words_{name} + {SECTOR} // {size}) // {span})
+            room_{name} = max(steps_{name} * {span}, 1)
         """)
 
     # the kernel
 
     def _row(self) -> list[str]:
-        lines = super()._row()
+        lines = self._joined_row() if self.joined else super()._row()
         for name in self.once:
             given = f"load_one(p_{name} + word * SIZE, 1)" if self._real(name) else f"{self.names[name]}[o_{name} + word]"
-            lines += [f"cells_{name} = cuda.shared.array(words_{name}, {self.signature.arrays[name]})",
-                      f"for word in range(thread, words_{name}, span):", f"    cells_{name}[word] = {given}"]
+            lines += [*self._room(name, f"words_{name}", self.signature.arrays[name]),
+                      f"for word in range({self._crowd(name, f'words_{name}')}):", f"    cells_{name}[word] = {given}"]
         return [*lines, *(["cuda.syncthreads()"] if self.once else [])]
+
+    def _joined_row(self) -> list[str]:
+        """Which row this is, of those that share elements; where there are no more, another one, of which nothing is written."""
+        return filled(f"""
+            everyone = i8(cuda.threadIdx.x)
+            mine, thread = everyone // span, everyone % span
+            lane, warp = thread & 31, thread >> 5
+            item, part = i8(cuda.blockIdx.x), i8(0)
+            if splits:
+                item, part = item // parts, item % parts
+            number = {' * '.join(f'n_{axis}' for axis in self.joined)}
+            blocks = -(-number // rows)
+            place = item % blocks * rows + mine
+            live, item = place < number, item // blocks * number + place
+            row = sel(live, item, item - place)
+            rest = row
+            <begins>
+            <fixed>
+        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed())
+
+    def _room(self, name: str, size: str, type_: str) -> list[str]:
+        """Shared memory for what comes of an input, or is made: of this row alone, or of all."""
+        if not self.joined or self._of_all_rows(name):
+            return [f"cells_{name} = cuda.shared.array({size}, {type_})"]
+        return [f"cells_{name} = cuda.shared.array(all_{size}, {type_})[mine * {size}:]"]
+
+    def _crowd(self, name: str, size: str) -> str:
+        """The places that a thread fills, of as many as an input has."""
+        return f"everyone, {size}, rows * span" if self._of_all_rows(name) else f"thread, {size}, span"
+
+    def _threads(self) -> str:
+        return "span * rows" if self.joined else super()._threads()
+
+    def _seat(self, warp: str) -> str:
+        return f"(mine * warps + {warp})" if self.joined else warp
+
+    def _place(self) -> str:
+        return "mine" if self.joined else super()._place()
+
+    def _told(self, v: Variable) -> str:
+        if not self.joined:
+            return super()._told(v)
+        return f"all_words_{v.name}" if v.columns else "rows"
 
     def _bounds(self) -> list[str]:
         if not self.staged:
             return super()._bounds()
         made = [(name, self.functions.storage.produced_type(name)) for name in self.functions.made]
-        return [*self._part(), *(f"cells_{name} = cuda.shared.array(room_{name}, {self.signature.arrays[name]})" for name in self.staged),
-                *(f"cells_{name} = cuda.shared.array(room_{name}, {type_})" for name, type_ in made)]
+        cells = [*((name, self.signature.arrays[name]) for name in self.staged), *made]
+        return [*self._part(), *(line for name, type_ in cells for line in self._room(name, f"room_{name}", type_))]
 
     def _tile_arrays(self) -> list[str]:
         functions = self.functions
@@ -146,7 +224,7 @@ class ColumnPrinter(RowPrinter):
     def _stage(self, name: str) -> list[str]:
         """A tile of an input from memory into shared memory, from a whole sector on."""
         count, place = f"min(slots * span, length - first) * words_{name}", f"(begin + first) * words_{name}"
-        turned = f"steps_{name}, shift_{name}, mask_{name}, thread, span"
+        turned = f"steps_{name}, shift_{name}, mask_{name}, {'everyone, rows * span' if self._of_all_rows(name) else 'thread, span'}"
         if not self._real(name):
             return [f"skew_{name} = 0", f"stage_whole(cells_{name}, {self.names[name]}, o_{name} + {place}, {count}, {turned})"]
         return filled(f"""

@@ -25,10 +25,14 @@ SPLIT, PARTS, BLOCKS = 1 << 16, 256, 1024
 
 @dataclass(frozen=True)
 class Choice:
-    """How `plan` chooses a kernel: lines that define `warps` (from `length` and `sizes`), and what `make` is given besides, as code."""
+    """How `plan` chooses a kernel: lines that define `warps` (from `length` and `sizes`), and what `make` is given besides, as code.
+
+    `grid` is code for the number of blocks and the threads of each.
+    """
 
     lines: list[str]
     made: str
+    grid: str = "(-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)"
 
 
 _CHECKED = '''
@@ -121,14 +125,14 @@ class Host:
         program, whole = self.program, f"[((warps, 'whole'{choice.made}), blocks, threads)]"
         items = " * ".join(["math.prod(leading)", *(f"sizes[{a!r}]" for a in program.rows)])
         split = filled(f"""
-            parts = max(1, min({PARTS}, {BLOCKS} // items, length // {SPLIT // 8})) if length >= {SPLIT} else 1
+            parts = max(1, min({PARTS}, {BLOCKS} // blocks, length // {SPLIT // 8})) if length >= {SPLIT} else 1
             piece = -(-length // parts // 32) * 32 if parts > 1 else length
-            launches = [((warps, 'part'{choice.made}), items * parts, 32 * warps), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}
+            launches = [((warps, 'part'{choice.made}), blocks * parts, threads), ((8, 'join'{choice.made}), items, 256)] if parts > 1 else {whole}
         """)
         chosen = filled(f"""
             items, length = {items}, sizes[{program.axis!r}]
             <choice>
-            blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+            blocks, threads = {choice.grid}
             <parts>
         """, choice=choice.lines, parts=[f"parts, piece, launches = 1, length, {whole}"] if program.maps else split)
         return self.plan(chosen, columns, ("items", "parts", "piece"))

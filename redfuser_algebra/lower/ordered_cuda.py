@@ -27,7 +27,8 @@ class OrderedRowPrinter(ColumnPrinter):
     """The pieces of the module; long tiles of few warps, as a merge takes longer than a step."""
 
     functions_of = OrderedFunctions
-    shapes = "(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1"
+    together = 1
+    shapes = "for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1"
 
     def _stride(self, name: str) -> str:
         return f"slots * words_{name}"

@@ -153,7 +153,7 @@ class RowPrinter(KernelPrinter):
                 alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
                 <constants>
 
-                @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+                @cuda.jit(launch_bounds=({self._threads()}, 1))
                 def kernel({', '.join(self._arguments())}):
                     <row>
                     <bounds>
@@ -164,6 +164,22 @@ class RowPrinter(KernelPrinter):
                 return kernel
         """, said=self._said_of_make(), constants=self._constants(), row=self._row(), bounds=self._bounds(), tile=self._tile_arrays(),
             sweep=self._sweep(), results=self._results())
+
+    def _threads(self) -> str:
+        """The threads of a block, as code."""
+        return "32 * max(warps, ROWS if alone else 1)"
+
+    def _seat(self, warp: str) -> str:
+        """Where a warp of the row leaves what it has for others."""
+        return warp
+
+    def _place(self) -> str:
+        """Which of the block's rows this is, as code."""
+        return "sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))"
+
+    def _told(self, v: Variable) -> str:
+        """How many places what maps read of a variable has, for all rows of a block."""
+        return f"words_{v.name}" if v.columns else "ROWS"
 
     def _sweep(self) -> list[str]:
         """From the state of no elements to that of all."""
@@ -241,7 +257,6 @@ class RowPrinter(KernelPrinter):
 
     def _row(self) -> list[str]:
         """Which row this is, and where its parts begin."""
-        fixed = [f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]" for name in self.fixed]
         return filled("""
             thread = i8(cuda.threadIdx.x)
             lane, warp = thread & 31, thread >> 5 & warps - 1
@@ -255,7 +270,11 @@ class RowPrinter(KernelPrinter):
             rest = row
             <begins>
             <fixed>
-        """, begins=self._begins(self.program.rows, "i"), fixed=fixed)
+        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed())
+
+    def _fixed(self) -> list[str]:
+        """The inputs of which a row has one number."""
+        return [f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]" for name in self.fixed]
 
     def _bounds(self) -> list[str]:
         """Where the row's part begins, and what of it is whole vectors."""
@@ -286,12 +305,13 @@ class RowPrinter(KernelPrinter):
         functions, numbers = self.functions, self._numbers()
         old = {f"{v.name}_old": v.name for v in numbers}
         of_a_warp, of_the_block = (f"{functions.listed('')} = {functions.called('combine', old | {'width': width})}" for width in ("32", "warps"))
-        leave = [f"shared_{v.name}[warp] = {v.name}" for v in numbers]
-        take = [f"{v.name} = sel(lane < warps, shared_{v.name}[lane % warps], {identity})" for v, identity in zip(numbers, functions.identities(), strict=True)]
+        mine, theirs = self._seat("warp"), self._seat("lane % warps")
+        leave = [f"shared_{v.name}[{mine}] = {v.name}" for v in numbers]
+        take = [f"{v.name} = sel(lane < warps, shared_{v.name}[{theirs}], {identity})" for v, identity in zip(numbers, functions.identities(), strict=True)]
         for v, identity in functions.empty_arrays():
             each, place = f"for word in range(words_{v.name}):", f"(words_{v.name} | 1) + word"
-            leave += [each, f"    shared_{v.name}[warp * {place}] = {v.name}[word]"]
-            take += [each, f"    {v.name}[word] = sel(lane < warps, shared_{v.name}[lane % warps * {place}], {identity})"]
+            leave += [each, f"    shared_{v.name}[{mine} * {place}] = {v.name}[word]"]
+            take += [each, f"    {v.name}[word] = sel(lane < warps, shared_{v.name}[{theirs} * {place}], {identity})"]
         return filled(f"""
             {of_a_warp}
             <shared>
@@ -315,12 +335,12 @@ class RowPrinter(KernelPrinter):
         lines = [f"{', '.join(self.final)} = {called}" if self.final else called] if self.final or writes or told else []
         lines += ["if live and thread == 0:", *indented(writes)] if writes else []
         lines += ["if thread == 0:", *indented(self._moved([(f"final_{v.name}", "place", v.name, "", v) for v in told]))] if told else []
-        keeps = ["if thread == 0:", *indented(self._moved([(f"part_{v.name}", "item * parts + part", v.name, "", v) for v in self._held()]))]
+        keeps = ["if live and thread == 0:", *indented(self._moved([(f"part_{v.name}", "item * parts + part", v.name, "", v) for v in self._held()]))]
         first = ["if splits:", *indented(keeps), "elif warp == 0 or alone:", *indented(lines)] if self._held() else ["if warp == 0 or alone:", *indented(lines)]
         if not told:
             return [*first, *(self._maps() if self.program.maps else [])]
-        shared = ["place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))"]
-        shared += [f"final_{v.name} = cuda.shared.array({f'words_{v.name}' if v.columns else 'ROWS'}, {v.type})" for v in told]
+        shared = [f"place = {self._place()}"]
+        shared += [f"final_{v.name} = cuda.shared.array({self._told(v)}, {v.type})" for v in told]
         return [*shared, *first, "cuda.syncthreads()", *self._moved([(v.name, "", f"final_{v.name}", "place", v) for v in told]), *self._maps()]
 
     def _moved(self, pairs: list[tuple[str, str, str, str, Variable]]) -> list[str]:
