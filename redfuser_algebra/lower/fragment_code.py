@@ -74,8 +74,9 @@ class FragmentCode(Function):
             return Code(f"{self._given(leaf.variable)}[r, {self.index(self.program.axis)}]", "f4")
         if term.name.removesuffix(OLD).removesuffix(PART) in self.columned:
             axis, = self.program.columns(term.axes)
-            held = f"b_{leaf.variable.removesuffix(PART)}" if term.name.endswith(PART) else f"o_{leaf.variable.removesuffix(OLD)}"
-            return Code(f"{self._given(held)}[r, {self.index(axis)}]", "f4")
+            if term.name.endswith(PART):
+                return Code(f"{self._given(left_of(leaf.variable.removesuffix(PART)))}[{self.index(axis)} % 2]", "f4")
+            return Code(f"{self._given(f'o_{leaf.variable.removesuffix(OLD)}')}[r, {self.index(axis)}]", "f4")
         return Code(self._given(leaf.variable) if term.name in (SEEN, SEEN + OLD, SEEN + PART) else leaf.variable, leaf.type)
 
     def _given(self, name: str) -> str:
@@ -293,12 +294,16 @@ class Folding:
         return f"sel({f.argument(SEEN + suffix, '')} > 0, {moved_}, {name})"
 
     def merge(self) -> FragmentCode:
-        """The state of the rows and that of another part of their elements as one."""
-        f = self._function("merge")
-        f.open(self.program.block)
+        """The state of the rows and what another part of their elements left in memory as one, pair by pair of columns."""
+        f, block = self._function("merge"), self.program.block
+        f.open(block)
+        item, part, parts, size = (f.argument(name, name) for name in ("item", "part", "parts", f"n_{block}"))
+        f.line(f"if {f.position(block).text} >= {size}:")
+        f.line("    break")
+        f.line(f"place = ({item} * {size} + {f.position(block).text}) * {parts} + {part}")
         for update in self.parts.numbers:
             name = self.held(update.name)
-            f.line(f"{name}_old, {name}_part = {f.argument(f'held_{name}', '')}[r], {f.argument(f'other_{name}', '')}[r]")
+            f.line(f"{name}_old, {name}_part = {f.argument(f'held_{name}', '')}[r], {f.argument(f'part_{name}', '')}[place]")
         for suffix in (OLD, PART):
             self._old_values(f, suffix)
         for place, stage in enumerate(self.program.stages):
@@ -310,6 +315,11 @@ class Folding:
         for axis in self.parts.columns:
             own = [w for w in self.parts.weighted if w.columns == axis]
             f.open(axis)
+            f.line(f"if {f.index(axis)} % 2 == 0:")
+            for name in (self.held(w.update.name) for w in own):
+                many = f.argument(f"n_{axis}", "")
+                source = f"address({f.argument(f'part_{name}', '')}) + place * {many} * 4"
+                f.line(f"    take_left({source}, {f.position(axis).text}, {many}, {f.argument(left_of(name), '')})")
             codes = [" + ".join(f.code(self._aged(w.update.rebase, suffix)).to("f4").text for suffix in (OLD, PART)) for w in own]
             for number, code in enumerate(codes):
                 f.line(f"both{number} = {code}")
@@ -411,6 +421,11 @@ class Folding:
 def weights_of(each: Weighted) -> str:
     """The variable of a component's weights."""
     return f"p_{each.update.name}"
+
+
+def left_of(held: str) -> str:
+    """The variable of two neighbouring columns of what a part left of a component."""
+    return f"b_{held}"
 
 
 def sums_of(each: Weighted, storage: Storage) -> str:

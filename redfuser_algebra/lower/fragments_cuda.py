@@ -69,6 +69,16 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
                 copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (first + i4(i * (threads // 32)) < rows))
 '''
 
+_LEFT = '''
+@cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+'''
+
 SCORES_HALF = '''
 @cuda.jit(device=True, forceinline=True)
 def multiply(a, b, n, s):
@@ -361,4 +371,4 @@ def fragments(dtype: str, wgmma: bool) -> str:
     half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
             _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
     full = [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, LOAD, *(half if BYTES[dtype] == 2 else full)])
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full)])

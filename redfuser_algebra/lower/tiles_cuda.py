@@ -11,7 +11,7 @@ from __future__ import annotations
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
-from redfuser_algebra.lower.fragment_code import Folding, Storage, sums_of, weights_of
+from redfuser_algebra.lower.fragment_code import Folding, Storage, left_of, sums_of, weights_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions import Accumulator, indented
 from redfuser_algebra.lower.host_cuda import Host
@@ -176,7 +176,7 @@ class _Printer(KernelPrinter):
                     <leave>
                 else:
                     <results>
-        """, place=self._place(), fragments=self._fragments(), state=self._state("held", "o"), joined=self._joined(), folded=self._folded(),
+        """, place=self._place(), fragments=self._fragments(), state=self._state(), joined=self._joined(), folded=self._folded(),
             leave=self._leave(), results=self._results())
 
     def _folded(self) -> list[str]:
@@ -200,54 +200,40 @@ class _Printer(KernelPrinter):
     def _joined(self) -> list[str]:
         """The state of whole rows from what parts left."""
         return filled(f"""
-            <state>
+            <pairs>
             for part in range(parts):
-                <take>
                 seen_old, seen_part = part * piece, min(piece, n_{self.program.axis} - part * piece)
                 seen = seen_old + seen_part
                 merge({', '.join(self.merge.arguments)})
-        """, state=self._state("other", "b"), take=self._take())
+        """, pairs=[f"{left_of(self.folding.held(w.update.name))} = cuda.local.array(2, f4)" for w in self.parts.weighted])
 
-    def _rows(self, numbers: list[str], pair: str, one: str, guard: str) -> list[str]:
-        """Loops over what a lane has of the state, at `place` in memory; of a sum with columns by `pair`, or one by `one`."""
-        block = self.program.block
-        sums = [line for each in self.parts.weighted for line in self._columns(each, pair, one)]
+    def _leave(self) -> list[str]:
+        """The state of this part goes to memory."""
+        block, mine = self.program.block, "".join(f" and begin_{a} == 0" for a in self.parts.columns)
+        numbers = [self.folding.held(u.name) for u in self.parts.numbers]
         return filled(f"""
             for r in range(2):
                 inside = first_{block} + 8 * r < n_{block}
                 place = (item * n_{block} + first_{block} + 8 * r) * parts + part
-                if inside{guard}:
+                if inside and lane % 4 == 0{mine}:
                     <numbers>
                 <sums>
-        """, numbers=numbers or ["pass"], sums=sums)
+        """, numbers=[f"part_{n}[place] = held_{n}[r]" for n in numbers] or ["pass"], sums=[line for each in self.parts.weighted for line in self._leave_columns(each)])
 
-    def _columns(self, each: Weighted, pair: str, one: str) -> list[str]:
-        """A loop over what a lane has of a sum with columns: neighbours go together where rows begin at even places."""
+    def _leave_columns(self, each: Weighted) -> list[str]:
+        """What a lane has of a sum with columns goes to memory: neighbours together where rows begin at even places."""
         axis, near, name = each.columns, self.parts.near, self.folding.held(each.update.name)
         return filled(f"""
             for i in range(SPAN_{axis} // 8):
                 column, first, second = first_{axis} + 2 * i // {near} * {4 * near} + 2 * i % {near}, 2 * i, 2 * i + 1
                 at = address(part_{name}) + (place * n_{axis} + column) * 4
                 if n_{axis} % 2 == 0 and inside and column < n_{axis}:
-                    {pair.format(name)}
+                    store_two(at, o_{name}[r, first], o_{name}[r, second])
                 if n_{axis} % 2 == 1:
                     for own in range(2):
                         if inside and column + own < n_{axis}:
-                            {one.format(name)}
+                            store_single(at + 4 * own, o_{name}[r, first + own])
         """)
-
-    def _leave(self) -> list[str]:
-        """The state of this part goes to memory."""
-        mine = "".join(f" and begin_{a} == 0" for a in self.parts.columns)
-        numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([f"part_{n}[place] = held_{n}[r]" for n in numbers], "store_two(at, o_{0}[r, first], o_{0}[r, second])",
-                          "store_single(at + 4 * own, o_{0}[r, first + own])", f" and lane % 4 == 0{mine}")
-
-    def _take(self) -> list[str]:
-        """The state of a part comes from memory."""
-        numbers = [self.folding.held(u.name) for u in self.parts.numbers]
-        return self._rows([f"other_{n}[r] = part_{n}[place]" for n in numbers], "b_{0}[r, first], b_{0}[r, second] = load_two(at)",
-                          "b_{0}[r, first + own] = load_single(at + 4 * own)", "")
 
     def _place(self) -> list[str]:
         """Which rows and columns are this block's, and where their numbers begin."""
@@ -255,7 +241,7 @@ class _Printer(KernelPrinter):
         columns = []
         for a in self.parts.columns:
             shared = [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
-            columns += [*(shared if a == self.parts.divided else [f"begin_{a} = i8(0)"]), f"first_{a} = begin_{a} + lane % 4 * {near}"]
+            columns += [*(shared if a == self.parts.divided else [f"begin_{a} = i8(0)"]), f"first_{a} = begin_{a} + (lane & 3) * {near}"]
         return filled(f"""
             lane, warp = thread % 32, thread // 32
             <joined>
@@ -268,18 +254,18 @@ class _Printer(KernelPrinter):
             <begins>
         """, joined=[f"n_{block} = {' * '.join(f'n_{axis}' for axis in joined)}"] if (joined := self.program.joined) else [], columns=columns, begins=self._begins(self.program.rows[:-1], "at"))
 
-    def _state(self, held: str, sums: str) -> list[str]:
+    def _state(self) -> list[str]:
         """Numbers and sums of the rows' state, as of no elements."""
         numbers = [(self.folding.held(u.name), u.monoid, self.fold.type_of(u.name)) for u in self.parts.numbers]
-        weighted = [(self.folding.held(w.update.name), w.columns) for w in self.parts.weighted]
+        weighted = [(sums_of(w, self.storage), w.columns) for w in self.parts.weighted]
         return filled("""
             <arrays>
             for r in range(2):
                 <empty>
-        """, arrays=[*(f"{sums}_{name} = cuda.local.array(SUMS_{columns}, f4)" for name, columns in weighted),
-                     *(f"{held}_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers)],
-            empty=[*(f"{held}_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers),
-                   *(line for name, columns in weighted for line in (f"for i in range(SPAN_{columns} // 4):", f"    {sums}_{name}[r, i] = f4(0)"))])
+        """, arrays=[*(f"{name} = cuda.local.array(SUMS_{columns}, f4)" for name, columns in weighted),
+                     *(f"held_{name} = cuda.local.array(2, {type_})" for name, _, type_ in numbers)],
+            empty=[*(f"held_{name}[r] = {Accumulator('', monoid, type_).identity()}" for name, monoid, type_ in numbers),
+                   *(line for name, columns in weighted for line in (f"for i in range(SPAN_{columns} // 4):", f"    {name}[r, i] = f4(0)"))])
 
     def _fragments(self) -> list[str]:
         """What a lane has of a tile."""
