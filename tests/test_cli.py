@@ -243,6 +243,8 @@ BAD_RUNS = {
     "objects": ((*RUN, "objects.npy"), "cannot be read"),
     "words": ((*RUN, "words.csv"), "cannot be read"),
     "nothing": ((*RUN, "empty.npy"), "cannot be read"),
+    "no array": ((*RUN, "text.npy"), "as numpy.save writes it;"),
+    "a folder": (("run", "folder", "--x", "x.csv"), "it is a folder"),
     "nothing as text": ((*RUN, "empty.csv"), "cannot be read"),
     "no number": ((*RUN, "v.npy", "--scale", "big"), "not a number"),
     "no option": ((*RUN, "v.npy", "scale", "2"), "not an option"),
@@ -259,6 +261,8 @@ BAD_RUNS = {
 def test_a_bad_run_is_told_in_one_message_and_writes_nothing(redfuser, folder, case):
     np.save("objects.npy", np.array([{}, {}]), allow_pickle=True)
     (folder / "words.csv").write_text("a,b\nc,d\n")
+    (folder / "text.npy").write_text("1 2 3")
+    (folder / "folder").mkdir()
     for name in ("empty.npy", "empty.csv"):
         (folder / name).touch()
     before = set(os.listdir())

@@ -200,6 +200,7 @@ REFUSED = {
     "another operator": (lambda s, Q, K, V: s.merge(stream("softmax")), "different fused forms"),
     "other queries": (lambda s, Q, K, V: s.merge(stream("attention", start=9).update(Q + 1, K, V)), "Q differs"),
     "no maps": (lambda s, Q, K, V: s.map(K, V), "keeps the axis"),
+    "no such input": (lambda s, Q, K, V: stream("attention", q=Q), "no such input"),
 }
 
 

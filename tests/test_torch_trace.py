@@ -103,6 +103,11 @@ def test_what_has_no_meaning_is_refused_with_its_line(function, failed):
     assert "test_torch_trace.py, line" in raised.value.excerpt
 
 
+def test_what_is_no_function_is_refused():
+    with pytest.raises(ra.OperatorError, match="neither a function nor a module"):
+        ra.from_torch(3)
+
+
 def test_without_torch_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ra.OperatorError, match="not installed"):

@@ -71,15 +71,12 @@ def bind(signature: Signature, arrays: tuple, named: dict[str, object]) -> Bindi
 
 def given_by_name(signature: Signature, positional: tuple, named: Mapping[str, object]) -> dict[str, object]:
     """The operands of a call by name: every input is there, nothing unknown is.  Raises OperatorError otherwise."""
-    known = [*signature.inputs, *signature.params]
     if len(positional) > len(signature.inputs):
         raise OperatorError(f"a call of {signature} with {len(positional)} operands by position",
                             f"it has {_number(len(signature.inputs), 'input')}", "give scalar parameters by name")
     given = dict(zip(signature.inputs, positional, strict=False))
+    check_known(signature, named)
     for name, value in named.items():
-        if name not in known:
-            raise OperatorError(f"a call of {signature} with {name}=", "it has no such input or parameter",
-                                suggestion(name, known))
         if name in given:
             raise OperatorError(f"a call of {signature} with {name}=", f"{name} was also given by position", "give it once")
         given[name] = value
@@ -90,6 +87,14 @@ def given_by_name(signature: Signature, positional: tuple, named: Mapping[str, o
         raise OperatorError(f"a call of {signature}", f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
                             "give every input, and every parameter that has no default")
     return given
+
+
+def check_known(signature: Signature, names: Iterable[str]) -> None:
+    """Raises OperatorError for the name of no input or parameter."""
+    known = [*signature.inputs, *signature.params]
+    for name in names:
+        if name not in known:
+            raise OperatorError(f"a call of {signature} with {name}=", "it has no such input or parameter", suggestion(name, known))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -55,6 +55,8 @@ def operator_from_torch(function: Callable, /, *examples: object, name: str | No
 
 def _arguments(forward: Callable, examples: tuple, given: Mapping[str, object]) -> dict[str, object]:
     """The arguments by name; tensors as arrays of their shape."""
+    if not callable(forward):
+        raise OperatorError(f"an operator from {forward!r:.60}", "it is neither a function nor a module", "give what computes with tensors")
     parameters = [each for each in inspect.signature(forward).parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if len(examples) > len(parameters):
         raise OperatorError(f"an operator from torch with {len(examples)} examples", f"the function has {len(parameters)} arguments", "give one for each")

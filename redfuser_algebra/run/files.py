@@ -75,15 +75,22 @@ def array_from(text: str) -> np.ndarray:
                             f"give a file ending in one of {', '.join(READABLE)}")
     try:
         if path.suffix == ".npy":
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            return _mapped(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "loadtxt: input contained no data")
             return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None)
     except FileNotFoundError:
         raise OperatorError(f"the array {text}", "there is no such file", "check the path") from None
     except (OSError, EOFError, ValueError, UserWarning) as error:
-        raise OperatorError(f"the array {text}", f"it cannot be read: {error}", "save it with numpy.save, or as plain "
+        raise OperatorError(f"the array {text}", f"it cannot be read: {str(error).rstrip('.')}", "save it with numpy.save, or as plain "
                             "numbers in columns, comments behind #") from None
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError:  # NumPy speaks of pickles and of unsafe ways to load them
+        raise ValueError("it holds no array of numbers as numpy.save writes it") from None
 
 
 def scalar_from(name: str, text: str) -> bool | int | float:

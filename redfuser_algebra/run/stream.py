@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from redfuser_algebra.language.binding import check_known
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.language.operator import Operator
@@ -54,6 +55,7 @@ class Stream:
         if form.length_given and length is None:
             raise OperatorError(f"a stream of {operator.name}", f"its elements see the length of {form.axis!r} from the "
                                 "first one on", "say how many there will be: stream(length=…)")
+        check_known(operator.signature, given)
         self._operator, self._form, self._given, self._final = operator, form, given, length
         for what, number in (("start", start), ("length", length)):
             if number is not None and not (isinstance(number, Integral) and number >= 0):
