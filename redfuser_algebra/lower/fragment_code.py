@@ -6,7 +6,7 @@ state of the rows, and `finish`, which ends it.  Statistics of rows are numbers 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
@@ -28,7 +28,7 @@ class FragmentCode(Function):
     """A device function that goes over the fragments of a warp; `wholes` are the variables of the rows' state.
 
     Its loops: over the block's axis the lane's two rows, over others the columns that it has of each.  `there` are
-    conditions of whatever is loaded.
+    conditions of whatever is loaded.  What a row has once is `hoisted`, if that is wanted: read from variables of these names and types.
     """
 
     there: tuple[str, ...] = ()
@@ -36,8 +36,9 @@ class FragmentCode(Function):
 
     def __init__(self, name: str, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         self.parts, self.program, self.signature, self.storage, self.fast = parts, parts.program, signature, storage, fast
+        self.hoisted: dict[Expr, tuple[str, str]] | None = None
         super().__init__(name, Scope(self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}), "f4")
-        self.produced = {s.name for s in parts.scores}
+        self.produced = set(parts.produced)
         self.columned = {w.update.name for w in parts.weighted}
         self.elements = {o.name for o in parts.elements}
 
@@ -46,6 +47,19 @@ class FragmentCode(Function):
         return {"f8": "f4"}.get(self.storage.held[name].type, self.storage.held[name].type)
 
     # what formulas read
+
+    def code(self, term: Expr) -> Code:
+        if self.hoisted is None or not self._is_of_rows(term):
+            return super().code(term)
+        self._learn_types(term)
+        self.hoisted.setdefault(term, (f"once_{len(self.hoisted) + 1}", self._type(term, 1)))
+        name, type_ = self.hoisted[term]
+        return Code(f"{self._given(name)}[r]", type_)
+
+    def _is_of_rows(self, term: Expr) -> bool:
+        """Whether a term is read from memory for a row, and no tile changes it."""
+        read = any(each.op == "input" for each in subterms(term)) and not symbol_names(term)
+        return read and set(term.axes) <= {self.program.block, *self.program.joined}
 
     def _leaf(self, term: Expr) -> Leaf:
         if term.op == "param":
@@ -227,6 +241,7 @@ class Folding:
     def fold(self) -> FragmentCode:
         """The state of the block's rows after a tile, and the weights of its elements; `full` says that all take part."""
         f = self._function("fold")
+        f.hoisted = {}
         f.argument("full", "full")
         f.open(self.program.block)
         for update in self.parts.numbers:
@@ -240,6 +255,15 @@ class Folding:
         self._move_columns(f)
         for update in self.parts.numbers:
             f.line(f"held_{self.held(update.name)}[r] = {self.held(update.name)}")
+        f.close()
+        return f
+
+    def once(self, hoisted: Mapping[Expr, tuple[str, str]]) -> FragmentCode:
+        """What `fold` reads of the block's rows in every tile."""
+        f = self._function("once")
+        f.open(self.program.block)
+        for term, (name, type_) in hoisted.items():
+            f.line(f"{f.argument(name, name)}[r] = {f.code(term).to(type_).text}")
         f.close()
         return f
 

@@ -13,20 +13,22 @@ from redfuser_algebra.lower.templates import filled
 
 
 class OperandCode(FragmentCode):
-    """The function `make_…` of an operand."""
+    """The function `make_…` of operands that have the same places and read the same inputs."""
 
     there = ("there",)
 
-    def __init__(self, operand: Operand, parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
-        super().__init__(f"make_{operand.name}", parts, signature, storage, fast)
-        self.operand, self.whole = operand, {}
+    def __init__(self, operands: tuple[Operand, ...], parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
+        super().__init__("_".join(("make", *(operand.name for operand in operands))), parts, signature, storage, fast)
+        self.operands, self.whole = operands, {}
+        self.operand = operand = operands[0]
         for name in ("to", "t0", "thread"):
             self.argument(name, name)
         self.open(operand.rows)
         self.open(operand.columns)
-        value = self.code(operand.value).to("f4").text
+        values = [self.code(each.value).to("f4").text for each in operands]
         inside = f"there & ({self.position(operand.columns).text} < {self.argument(f'n_{operand.columns}', '')})"
-        self.line(f"y[e] = sel({inside}, {value}, f4(0))")
+        for each, value in zip(operands, values, strict=True):
+            self.line(f"y_{each.name}[e] = sel({inside}, {value}, f4(0))")
         self.close()
         self.close()
 
@@ -62,7 +64,7 @@ class OperandCode(FragmentCode):
         begin = "t0" if rows == self.program.axis else self._given(f"begin_{rows}")
         along = columns == self.program.axis
         column = "t0" if along else self._given(f"begin_{columns}") if columns in self.parts.columns else "0"
-        name, size = self.operand.name, self._given(f"n_{columns}")
+        size = self._given(f"n_{columns}")
         lines = [f"at_{rows}, first_{columns} = i4({begin} + row), i4({column} + chunk * CHUNK)",
                  f"there = (at_{rows} < {self._given(f'n_{rows}')}) & (first_{columns} < {size})" + " & (chunk * CHUNK < TILE)" * along]
         for variable, pointer in self.whole.items():
@@ -70,8 +72,9 @@ class OperandCode(FragmentCode):
             at = f"{pointer} + (i8({self._row_of(variable[2:])}) * {size} + first_{columns}){wide}"
             lines += [f"if even_{columns}:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
                       f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
-        lines += [*loop.lines, f"keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)})), y)"]
-        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in ("y", *self.whole)]
+        name, made = self.operand.name, [each.name for each in self.operands]
+        lines += [*loop.lines, f"place = i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)}))", *(f"keep_chunk(i4(place + AT_{each}), y_{each})" for each in made)]
+        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in (*(f"y_{each}" for each in made), *self.whole)]
         self.nest[0].lines += filled(f"""
             <arrays>
             for panel in range(WIDTH_{name} // 128):

@@ -38,7 +38,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Scores:
-    """A producer as left · rightᵀ: both have rows of the axis that is summed over."""
+    """A producer, or one of what it adds up, as left · rightᵀ: both have rows of the axis that is summed over."""
 
     name: str
     left: Operand
@@ -84,6 +84,24 @@ class Products:
     def lefts(self) -> tuple[Operand, ...]:
         """The tiles that stay while a block of rows is worked on."""
         return _once(s.left for s in self.scores)
+
+    @property
+    def produced(self) -> tuple[str, ...]:
+        """The names of the producers."""
+        return tuple(dict.fromkeys(s.name for s in self.scores))
+
+    @property
+    def alike(self) -> tuple[tuple[Operand, ...], ...]:
+        """The tiles that come, those together that are made of one input in the same places, so that it is read once."""
+        groups: list[list[Operand]] = []
+        for operand in self.streamed:
+            alike = [group for group in groups if _inputs(group[0]) & _inputs(operand) and all(
+                (each.rows, each.columns, self.width(each), each.kind) == (operand.rows, operand.columns, self.width(operand), "") for each in group)]
+            if alike:
+                alike[0].append(operand)
+            else:
+                groups.append([operand])
+        return tuple(map(tuple, groups))
 
     @property
     def streamed(self) -> tuple[Operand, ...]:
@@ -187,7 +205,7 @@ class _Reading:
     def products(self) -> Products:
         """All parts, each checked."""
         program = self.program
-        scores = tuple(self._scores(producer) for producer in program.producers)
+        scores = tuple(score for producer in program.producers for score in self._scores(producer))
         weighted = tuple(self._weighted(update) for update in program.updates if program.columns(update.axes))
         numbers = tuple(update for update in program.updates if not program.columns(update.axes))
         found = Products(program, scores, weighted, self._elements(weighted, numbers), numbers)
@@ -203,17 +221,21 @@ class _Reading:
         name = value.name if value.op == "input" and value.name not in names else name
         return self.operands.setdefault((value, rows, columns), Operand(name, value, rows, columns))
 
-    def _scores(self, producer: Producer) -> Scores:
-        """Σ_k of factors that no element has, times factors that no row of the block has."""
+    def _scores(self, producer: Producer) -> Iterator[Scores]:
+        """Σ_k of factors that no element has, times factors that no row of the block has; of a sum of such, a product for each left factor."""
         axis, block, value = self.program.axis, self.program.block, producer.value
         if value.op != "reduce" or value.monoid != "sum" or value.mask is not None:
             raise self._refused(f"{producer.name} = {value} is no sum of products")
-        right = [factor for factor in factors(value.body) if axis in factor.axes]
-        left = [factor for factor in factors(value.body) if axis not in factor.axes]
-        if block in {a for factor in right for a in factor.axes}:
-            raise self._refused(f"{producer.name} = {value} is no product of a matrix with rows and one with elements")
-        return Scores(producer.name, self._operand(f"left_{producer.name}", _product(left), block, value.axis),
-                      self._operand(f"right_{producer.name}", _product(right), axis, value.axis))
+        rights: dict[Expr, list[Expr]] = {}
+        for term in _terms(value.body):
+            left = _product([factor for factor in factors(term) if axis not in factor.axes])
+            rights.setdefault(left, []).append(_product([factor for factor in factors(term) if axis in factor.axes]))
+        for place, (left, parts) in enumerate(rights.items()):
+            right = value.body if left.op == "const" and left.value == 1 and len(rights) == 1 else reduce(lambda a, b: a + b, parts)
+            if block in right.axes:
+                raise self._refused(f"{producer.name} = {value} is no product of a matrix with rows and one with elements")
+            name = f"{producer.name}_{place}" if place else producer.name
+            yield Scores(producer.name, self._operand(f"left_{name}", left, block, value.axis), self._operand(f"right_{name}", right, axis, value.axis))
 
     def _weighted(self, update: Update) -> Weighted:
         """Σ over elements of factors without columns, the weights, times factors with columns that no row has."""
@@ -260,8 +282,19 @@ class _Reading:
             yield "a matrix in it has more than two axes beside those of rows"
 
 
+def _terms(expr: Expr) -> list[Expr]:
+    """What is added up."""
+    if expr.op == "subtract":
+        return [*_terms(expr.args[0]), *(-term for term in _terms(expr.args[1]))]
+    return [*_terms(expr.args[0]), *_terms(expr.args[1])] if expr.op == "add" else [expr]
+
+
 def _product(found: list[Expr]) -> Expr:
     return reduce(lambda a, b: a * b, found) if found else const(1.0)
+
+
+def _inputs(operand: Operand) -> set[str]:
+    return {term.name for term in subterms(operand.value) if term.op == "input"}
 
 
 def _once(operands: Iterator[Operand]) -> tuple[Operand, ...]:

@@ -60,7 +60,9 @@ class _Printer(KernelPrinter):
     def source(self) -> CudaSource:
         """Everything, in the order of a module."""
         self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
-        self.makers = {o: self._maker(o) for o in (*self.parts.lefts, *self.parts.streamed) if not self._copied(o)}
+        self.once = self.folding.once(self.fold.hoisted)
+        groups = [group for group in (*((left,) for left in self.parts.lefts), *self.parts.alike) if not all(map(self._copied, group))]
+        self.makers = {operand: maker for group in groups for maker in (self._maker(group),) for operand in group}
         make = unmarked("\n".join(self._make()))
         schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
         host = "\n".join(tiles_host(self.parts, Host(self.whole, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
@@ -82,8 +84,8 @@ class _Printer(KernelPrinter):
 
     def _make(self) -> list[str]:
         lengths = "".join(f", n_{a}" for a in self.parts.lengths)
-        makers = [line for maker in self.makers.values() for line in [*maker.text().splitlines(), ""]]
-        functions = [line for each in (self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
+        makers = [line for maker in dict.fromkeys(self.makers.values()) for line in [*maker.text().splitlines(), ""]]
+        functions = [line for each in (*([self.once] if self.fold.hoisted else []), self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
         return filled(f'''
             @cache
             def make(stage, warps, TILE, even{lengths}):
@@ -125,8 +127,8 @@ class _Printer(KernelPrinter):
         self.fetch = ", ".join(dict.fromkeys(names))
         return ["@cuda.jit(device=True, forceinline=True)", f"def fetch(to, t0, {self.fetch}):", *indented(lines)]
 
-    def _maker(self, operand: Operand) -> OperandCode:
-        return OperandCode(operand, self.parts, self.signature, self.storage, BYTES[self.dtype] == 2)
+    def _maker(self, operands: tuple[Operand, ...]) -> OperandCode:
+        return OperandCode(operands, self.parts, self.signature, self.storage, BYTES[self.dtype] == 2)
 
     def _copied(self, operand: Operand) -> bool:
         """Whether an operand is a piece of an input as it lies in memory, so that it can be copied while something else is done."""
@@ -136,7 +138,8 @@ class _Printer(KernelPrinter):
     def _load(self, operand: Operand, to: str) -> list[str]:
         """The statement that brings a tile, with zeros where its matrix has ended."""
         if operand in self.makers:
-            return [f"make_{operand.name}({', '.join([f'{to} + AT_{operand.name}', *list(self.makers[operand].arguments)[1:]])})"]
+            maker = self.makers[operand]
+            return [f"{maker.name}({', '.join([to, *list(maker.arguments)[1:]])})"] if operand is maker.operands[0] else []
         streams, name = operand.rows == self.program.axis, operand.name
         row = "t0" if streams else f"begin_{operand.rows}"
         column = "t0" if operand.columns == self.program.axis else f"begin_{operand.columns}" if operand.columns in self.parts.columns else "0"
@@ -187,6 +190,7 @@ class _Printer(KernelPrinter):
             end = i4(min(begin + piece, n_{self.program.axis}))
             t0, half = begin, i4(0)
             <pass_over>
+            <once>
             <lefts>
             if t0 < end:
                 fetch(shared + STAGES, t0, {self.fetch})
@@ -195,7 +199,12 @@ class _Printer(KernelPrinter):
                 <tile>
             wait_for_copies()
             cuda.syncthreads()
-        """, pass_over=self.masks.passed_over("t0"), lefts=lefts, tile=self._tile())
+        """, pass_over=self.masks.passed_over("t0"), once=self._once(), lefts=lefts, tile=self._tile())
+
+    def _once(self) -> list[str]:
+        """What is read of the rows before the first tile."""
+        hoisted = self.fold.hoisted
+        return [*(f"{name} = cuda.local.array(2, {type_})" for name, type_ in hoisted.values()), f"once({', '.join(self.once.arguments)})"] if hoisted else []
 
     def _joined(self) -> list[str]:
         """The state of whole rows from what parts left."""
@@ -269,7 +278,7 @@ class _Printer(KernelPrinter):
 
     def _fragments(self) -> list[str]:
         """What a lane has of a tile."""
-        scores = (*(s.name for s in self.parts.scores), *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
+        scores = (*self.parts.produced, *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
         return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores)]
 
     def _tile(self) -> list[str]:
@@ -298,7 +307,7 @@ class _Printer(KernelPrinter):
 
     def _scored(self) -> list[str]:
         """The scores of a tile, and its elements that are no scores."""
-        nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {s.name}[r, i] = f4(0)" for s in self.parts.scores)]
+        nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {name}[r, i] = f4(0)" for name in self.parts.produced)]
         return [*(nothing if self.parts.scores else []), *map(self._multiplied, self.parts.scores),
                 *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements)]
 
