@@ -34,7 +34,7 @@ ELEMENTWISE = {
     "sigmoid": lambda a: 1 / (1 + np.exp(-a)),
     "clip": lambda a: np.clip(a, None, None),
 }
-BINARY = {name: getattr(np, name) for name in "maximum minimum power arctan2 divide".split()}
+BINARY = {name: getattr(np, name) for name in "maximum minimum power arctan2 divide".split()} | {"logadd": np.logaddexp}
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)

@@ -131,7 +131,8 @@ FUNCTIONS = [
     (lambda x: x.__array_namespace__().sum(x, axis=-1), TABLE),
     (lambda x: np.float64(2) * x.sum() + np.array(3.0) * x.max() + sum([x.min(), 1]), ROW),
     (lambda x: np.nan_to_num(x).sum() + np.heaviside(x, 0.5).sum() + np.isfinite(x).sum() + np.fmax(x, 0).sum(), ROW),
-    (lambda x: np.cumsum(x, 1).max(1) - np.cumprod(x, axis=-1).sum(1) + np.maximum.accumulate(x, 1).sum(1), TABLE),
+    (lambda x: np.cumsum(x, 1).max(1) - np.cumprod(x, axis=-1).sum(1) + np.maximum.accumulate(x, 1).sum(1)
+     + np.logaddexp.accumulate(x, 1).sum(1), TABLE),
     (lambda x, y: sum(each.sum() for each in np.broadcast_arrays(x, y)), {"x": "b l", "y": "l"}),
     (lambda x: (x.sum(1, keepdims=True), x.max(0, keepdims=True), x.mean(1)[:, None], x.sum(keepdims=True)), TABLE),
     (attention_with_itself, TABLE), (lambda x: x.T @ x, TABLE), (lambda x: ((x.T @ x) ** 2).sum(), {"x": "l k"}), (lambda x: np.abs(x[:, None] - x[None, :]).max(1), ROW),

@@ -26,6 +26,7 @@ from redfuser_algebra.lower.numba_cpu import print_cpu
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError
+from redfuser_algebra.prove.by_distribution import equal
 from redfuser_algebra.prove.certificate import certify
 from redfuser_algebra.run import kernels
 from redfuser_algebra.run.cpu import run_cpu
@@ -382,7 +383,7 @@ def test_what_is_kept_for_several_results_is_kept_once():
     assert primary(cascades(both)).reductions[1].monoid == "compose"
 
 
-@pytest.mark.parametrize("op", [queue, changes, quadratic, continued], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [queue, changes, quadratic, continued, operators["crf_log_partition"]], ids=lambda op: op.name)
 def test_a_certificate_proves_the_matrices_and_claims_no_commutativity(op):
     certificate = fuse(op).certify(examples=5)
     proved = {row.id for row in certificate.rows if row.verdict == "proved"}
@@ -390,6 +391,19 @@ def test_a_certificate_proves_the_matrices_and_claims_no_commutativity(op):
     assert {"monoid:compose", *(row.id for row in certificate.rows if row.kind == "recurrence")} <= proved
     assert not [row for row in certificate.rows if row.id == "merge:commutative"]
     assert {row.id for row in certificate.rows if row.kind == "readout"} <= certificate.proved
+
+
+A, B, C = (symbol(name) for name in "abc")
+
+
+@pytest.mark.parametrize("left, right, same", [
+    (ra.logadd(A + C, B + C), ra.logadd(A, B) + C, True),
+    (ra.logadd(A, B) + ra.logadd(A, B), ra.logadd(ra.logadd(A + A, A + B), ra.logadd(B + A, B + B)), True),
+    (ra.logadd(A, -np.inf), A, True), (ra.logadd(A + 1, B) - 1, ra.logadd(A, B - 1), True), (A * (B + C), A * C + B * A, True),
+    (ra.logadd(A, A), A, False), (ra.logadd(A, B), ra.maximum(A, B), False), (ra.logadd(A + 1, B), ra.logadd(A, B + 1), False),
+    (ra.logadd(A, B) + C, ra.logadd(A + C, B), False)], ids=str)
+def test_logarithms_of_sums_multiply_out(left, right, same):
+    assert equal("log-plus", left, right) is same
 
 
 @pytest.mark.parametrize("wrong", [lambda joined, h: substitute(joined, _swapped(joined)), lambda joined, h: h],

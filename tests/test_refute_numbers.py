@@ -89,6 +89,7 @@ FORMULAS = {
     "abs": lambda x, y: ra.abs(x - 2 * y), "sign": lambda x, y: ra.sign(x - y) * x,
     "sin": lambda x, y: ra.sin(x * y), "cos": lambda x, y: ra.cos(x * y), "tanh": lambda x, y: ra.tanh(x - y), "erf": lambda x, y: ra.erf(x - y),
     "arctan": lambda x, y: ra.arctan(x * y), "arctan2": lambda x, y: ra.arctan2(x, y),
+    "logadd": lambda x, y: ra.logadd(x * y, y),
     "maximum": lambda x, y: ra.maximum(x, y) * x, "minimum": lambda x, y: ra.minimum(x, y) * x,
     "where": lambda x, y: ra.where(x < y, x * x, y * y), "logic": lambda x, y: ra.where(~(x < y) & (x > 0.5) | (y > 2), x, y),
     "mod": lambda x, y: x % y, "floor_divide": lambda x, y: (x // y) * x, "floor": lambda x, y: ra.floor(3 * x) * x,

@@ -103,6 +103,8 @@ def _rows() -> tuple[Function, ...]:
         f("round", 1, np.round, ("+",)),
         f("maximum", 2, np.maximum, ("+", "+"), latex=r"\max(%s, %s)", derivative=("where(a >= b, 1, 0)", "where(a >= b, 0, 1)")),
         f("minimum", 2, np.minimum, ("+", "+"), latex=r"\min(%s, %s)", derivative=("where(a <= b, 1, 0)", "where(a <= b, 0, 1)")),
+        f("logadd", 2, np.logaddexp, ("+", "+"), latex=r"\log\left(e^{%s} + e^{%s}\right)",
+          derivative=("exp(a - logadd(a, b))", "exp(b - logadd(a, b))")),
         f("where", 3, np.where, derivative=("0", "where(a, 1, 0)", "where(a, 0, 1)")),
         f("isnan", 1, np.isnan, boolean=True),
         f("equal", 2, np.equal, infix="==", boolean=True),

@@ -70,3 +70,6 @@ SMALLEST = frozenset(("min", "fmin", "argmin"))
 
 STEPS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 """The function a ⊕ b of two numbers, by monoid: what an element does to what came before it."""
+
+RUNNING = {name: (step, MONOIDS[name].identity) for name, step in STEPS.items()} | {"logadd": ("logadd", -np.inf)}
+"""What may run along an axis: the function of two numbers, and what it starts from."""

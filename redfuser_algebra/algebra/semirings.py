@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Semiring:
-    """⊕ and ⊗ by the names of their functions, and the monoids that ⊕ and ⊗ alone are."""
+    """⊕ and ⊗ by the names of their functions, and the monoids that ⊕ and ⊗ alone are ("" where the table has none)."""
 
     name: str
     plus: str
@@ -28,6 +28,7 @@ SEMIRINGS: dict[str, Semiring] = {
         Semiring("sum-product", "add", "multiply", 0, 1, "sum", "prod"),
         Semiring("max-plus", "maximum", "add", float("-inf"), 0, "max", "sum", idempotent=True),
         Semiring("min-plus", "minimum", "add", float("inf"), 0, "min", "sum", idempotent=True),
+        Semiring("log-plus", "logadd", "add", float("-inf"), 0, "", "sum"),
     )
 }
 

@@ -204,6 +204,34 @@ def hmm_forward(E: "l s", A: "s t", pi: "s"):
     return ra.log(a + b + c)
 
 
+def _forward_of_logs(E, A, pi):
+    a = pi + E[0]
+    for e in E[1:]:
+        a = np.logaddexp.reduce(a[:, None] + A, axis=0) + e
+    return np.logaddexp.reduce(a)
+
+
+@entry(source="torchcrf normaliser; hmmlearn _forward_log, written with logaddexp", reason="scan", words=7, reference=_forward_of_logs,
+       inputs=lambda rng, length: {"E": rng.standard_normal((length, 2)), "A": _TRANSITIONS[:2, :2], "pi": np.log([0.3, 0.7])})
+def crf_log_partition(E: "l s", A: "s t", pi: "s"):
+    """α_l(j) = E_l(j) + log Σ_i e^{α_{l−1}(i) + A_ij} over two labels, from π + E_1: log Σ e^{α_L}, all in logarithms."""
+    seen, begins = ([ra.take(each, j, "s") for j in range(2)] for each in (E, pi))
+    moves = [[ra.take(ra.take(A, i, "s"), j, "t") for j in range(2)] for i in range(2)]
+    first = ra.index("l") == 0
+
+    def step(a, b):
+        arrive = [ra.logadd(a + moves[0][j], b + moves[1][j]) for j in range(2)]
+        return tuple(seen[j] + ra.where(first, begins[j], arrive[j]) for j in range(2))
+
+    return ra.logadd(*scan(step, "l"))
+
+
+@entry(source="torch.logcumsumexp", reason="scan", words=1, reference=lambda x: np.logaddexp.accumulate(x))
+def log_cumulative_sum_exp(x: "l"):
+    """y_l = log Σ_{t≤l} e^{x_t}."""
+    return cumulative(ra.logadd, x, "l")
+
+
 def _aligned(lp, y):
     labels = [0, int(y[0]), 0, int(y[1]), 0]
     moves = np.eye(5) + np.eye(5, k=1)

@@ -110,7 +110,7 @@ class Algebra:
         if is_number(a, self.semiring.zero) or is_number(b, self.semiring.zero):
             return b if is_number(a, self.semiring.zero) else a
         if a is b:
-            return a if self.semiring.idempotent else self.times(const(2), a)
+            return a if self.semiring.idempotent else self.times(const(2), a) if self.semiring.times == "multiply" else call(self.semiring.plus, a, a)
         return folded(call(self.semiring.plus, a, b))
 
     def times(self, a: Expr, b: Expr) -> Expr:
@@ -171,10 +171,12 @@ class Algebra:
             raise NotClosed(term, "a step is not linear in any finite set of functions of the state")
         return self.raised(base, int(exponent.value))
 
-    # the tropical semirings, in which + is the product
+    # semirings in which + is the product
 
     def _tropical_negative(self, term: Expr) -> Polynomial:
         """−a: where a is linear over the dual semiring, with inverse monomials."""
+        if self.semiring.name not in DUAL:
+            raise NotClosed(term, "the opposite of a state is no polynomial of it")
         dual = Algebra(SEMIRINGS[DUAL[self.semiring.name]]).of(term.args[0])
         return {tuple((state, -power) for state, power in m): folded(-factor) for m, factor in dual.items()}
 

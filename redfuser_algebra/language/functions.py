@@ -20,7 +20,7 @@ from redfuser_algebra.language.names import unused
 
 __all__ = """sum prod max min any all argmax argmin topk argtopk sort argsort quantile median count mean var std softmax logsumexp take
     index size exp exp2 expm1 log log2 log1p sqrt abs sign sin cos tanh arctan arctan2 erf floor ceil isnan reciprocal maximum minimum
-    power where square sigmoid relu clip divide round cast reduce""".split()
+    logadd power where square sigmoid relu clip divide round cast reduce""".split()
 
 Operand = Expr | Number
 Axes = str | tuple[str, ...]
@@ -316,6 +316,7 @@ isnan = _elementwise("isnan", "whether a is NaN.")
 reciprocal = _elementwise("reciprocal", "1 / a.")
 maximum = _elementwise("maximum", "the larger of a and b; NaN if either is.", "a b")
 minimum = _elementwise("minimum", "the smaller of a and b; NaN if either is.", "a b")
+logadd = _elementwise("logadd", "log(eᵃ + eᵇ), NumPy's logaddexp.", "a b")
 power = _elementwise("power", "aᵇ.", "a b")
 where = _elementwise("where", "a where the condition holds, otherwise b.", "condition a b")
 

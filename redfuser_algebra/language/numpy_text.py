@@ -68,7 +68,7 @@ def spelt_number(value: float) -> str:
 
 def spelt_function(op: str) -> str:
     """NumPy's function of arrays for a word of one operand or more."""
-    return "np.vectorize(math.erf, otypes=[float])" if op == "erf" else f"np.{op}"
+    return {"erf": "np.vectorize(math.erf, otypes=[float])", "logadd": "np.logaddexp"}.get(op, f"np.{op}")
 
 
 def spelt_reduction(monoid: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
+from redfuser_algebra.algebra.monoids import RUNNING
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import Expr, call, children_replaced, lift, subterms, symbol, unbound_states
 from redfuser_algebra.language.functions import Operand, axis_names
@@ -54,13 +54,14 @@ def _of_one(place: int, names: tuple[str, ...], axis: str, starts: tuple[Expr, .
 def cumulative(monoid: object, expr: Operand, axis: str, exclusive: bool = False) -> Expr:
     """⊕ over the elements up to each one: `ra.cumulative(ra.max, x, "l")`; without the element itself if `exclusive`.
 
-    The monoid is sum, prod, max, min, any or all, by its function or its name.
+    The monoid is sum, prod, max, min, any, all or logadd, by its function or its name.
     """
     name = monoid if isinstance(monoid, str) else getattr(monoid, "__name__", repr(monoid))
-    if name not in STEPS:
+    if name not in RUNNING:
         raise OperatorError(f"a cumulative {name:.40}", "there is no such running reduction",
-                            f"take one of {', '.join(STEPS)}, or write its step: ra.scan(lambda h: …, every=\"after\")")
-    return _named(lambda h: call(STEPS[name], h, expr), lift(expr), axis, MONOIDS[name].identity, exclusive)
+                            f"take one of {', '.join(RUNNING)}, or write its step: ra.scan(lambda h: …, every=\"after\")")
+    step, start = RUNNING[name]
+    return _named(lambda h: call(step, h, expr), lift(expr), axis, start, exclusive)
 
 
 def previous(expr: Operand, axis: str, initial: Operand = 0.0) -> Expr:

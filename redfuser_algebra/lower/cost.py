@@ -24,7 +24,7 @@ STEP, WAKE, MERGE = 12e-9, 60e-6, 20e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
-CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
+CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from redfuser_algebra.lower.scalar_code import Code, constant
 from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
 
-LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
+LONG = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "tanh", "erf", "sin", "cos", "sqrt", "reciprocal"))
 """Functions that take many steps in float64; besides them divisions by what varies, and powers."""
 
 

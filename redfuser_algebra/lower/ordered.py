@@ -18,7 +18,7 @@ from redfuser_algebra.lower.tile import Running, Update
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
 
-SLOW = frozenset(("exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sin", "cos"))
+SLOW = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "expm1", "tanh", "sin", "cos"))
 """Functions that loops over independent elements compute several times as fast as loops from state to state."""
 
 
@@ -87,5 +87,6 @@ def _is(term: Expr, value: float) -> bool:
     return term.op == "const" and not isinstance(term.value, bool) and term.value == value
 
 
-_NEUTRAL = {"add": (0, None), "multiply": (1, 0), "maximum": (float("-inf"), None), "minimum": (float("inf"), None)}
+_NEUTRAL = {"add": (0, None), "multiply": (1, 0), "maximum": (float("-inf"), None), "minimum": (float("inf"), None),
+            "logadd": (float("-inf"), None)}
 """By function, what leaves every number as it is, and what makes every number itself."""

@@ -24,6 +24,7 @@ _TEMPLATES = {
     "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}", "less_equal": "{0} <= {1}",
     "greater": "{0} > {1}", "greater_equal": "{0} >= {1}", "logical_and": "{0} & {1}", "logical_or": "{0} | {1}",
     "logical_not": "not {0}",
+    "logadd": "{0} + {ln2} if {0} == {1} else larger({0}, {1}) + np.log1p(np.exp(-abs({0} - {1})))",
     "shift": "{zero} if {0} == {1} else {0} - {1}", "anchor": "{0} if np.isfinite({0}) else {zero}",
     "ratio": "{one} if {0} == {1} else {0} / {1}", "scaled": "{zero} if {1} == {zero} else {0} / {1}",
     "scale": "{zero} if {1} == {zero} else {0} * {1}",

@@ -24,9 +24,11 @@ DISTRIBUTED = ("recurrence", "scaling")
 MOST_CONDITIONS = 8
 
 Product = frozenset[tuple[Expr, Fraction]]
-"""Unknowns with their exponents; over a tropical semiring with their multiples."""
+"""Unknowns with their exponents; where + is the product, with their multiples."""
 Sum = dict[Product, Fraction]
-"""Products with their factors; over a tropical semiring with what is added to them."""
+"""Products with how often they are there; over a tropical semiring with what is added to them."""
+UNIT = const(1)
+"""Over (log-add-exp, +), what numbers are multiples of."""
 NOTHING: Product = frozenset()
 
 
@@ -72,7 +74,7 @@ def equal(semiring: str, left: Expr, right: Expr) -> bool:
 
 def _equal(normal: Normal, left: Expr, right: Expr) -> bool:
     """Whether two terms are the same sum of products, or fractions that are the same once multiplied across."""
-    if normal.tropical:
+    if normal.by_sums:
         return normal.of(left) == normal.of(right)
     (a, b), (c, d) = normal.fraction(left), normal.fraction(right)
     return normal.product(a, d) == normal.product(c, b)
@@ -83,7 +85,7 @@ class Normal:
 
     def __init__(self, semiring: str, chosen: Mapping[Expr, bool]) -> None:
         self.semiring, self.chosen = semiring, chosen
-        self.tropical = SEMIRINGS[semiring].idempotent
+        self.tropical, self.by_sums = SEMIRINGS[semiring].idempotent, SEMIRINGS[semiring].times == "add"
         self.better: Callable = {"max-plus": max, "min-plus": min}.get(semiring, lambda a, b: a + b)
         self.join = SEMIRINGS[semiring].plus
 
@@ -93,7 +95,7 @@ class Normal:
             return self.of(term.args[1 if self.chosen[term.args[0]] else 2])
         if term.op == "const":
             return self._number(term.value)
-        rule = (_TROPICAL if self.tropical else _PLAIN).get(term.op)
+        rule = (_BY_SUMS if self.by_sums else _PLAIN).get(term.op)
         if term.op == self.join:
             return self.added(*map(self.of, term.args))
         return rule(self, term) if rule and not (term.op == "abs" and self.join != "maximum") else {frozenset({(term, Fraction(1))}): self._one}
@@ -125,6 +127,8 @@ class Normal:
             return {}
         if isinstance(value, float) and isinf(value):
             raise Unread(f"{value} among numbers")
+        if self.by_sums and not self.tropical:
+            return {frozenset({(UNIT, Fraction(value))} if value else ()): Fraction(1)}
         return {NOTHING: Fraction(value)}
 
     def added(self, a: Sum, b: Sum) -> Sum:
@@ -149,12 +153,20 @@ class Normal:
         """−a: of a tropical sum, by way of the dual."""
         if term.op == "const":
             return self._number(-term.value)
-        if not self.tropical:
+        if not self.by_sums:
             return {inside: -factor for inside, factor in self.of(term).items()}
+        if not self.tropical:
+            return self._inverse(self.of(term))
         dual = Normal(DUAL[self.semiring], self.chosen).of(term)
         if not dual:
             raise Unread("the opposite of zero")
         return {frozenset((unknown, -power) for unknown, power in inside): -factor for inside, factor in dual.items()}
+
+    def _inverse(self, total: Sum) -> Sum:
+        """−log of one product."""
+        if [*total.values()] != [self._one]:
+            raise Unread("the opposite of a sum")
+        return {frozenset((unknown, -power) for unknown, power in inside): self._one for inside in total}
 
     def power(self, term: Expr, exponent: int) -> Sum:
         """⊗ of a term with itself."""
@@ -173,7 +185,11 @@ def _whole(term: Expr) -> int:
 def _multiple(normal: Normal, term: Expr) -> Sum:
     number, other = sorted(term.args, key=lambda arg: arg.op != "const")
     if number.op != "const":
-        return {frozenset({(term, Fraction(1))}): Fraction(0)}
+        for one, total in (term.args, term.args[::-1]):
+            if total.op == "add":
+                return normal.product(*(normal.of(call("multiply", one, part)) for part in total.args))
+        term = call("multiply", *sorted(term.args, key=str))
+        return {frozenset({(term, Fraction(1))}): normal._one}
     if number.value == -1:
         return normal.opposite(other)
     return normal.power(other, _whole(number))
@@ -191,7 +207,7 @@ _PLAIN: dict[str, Callable[[Normal, Expr], Sum]] = {
     "power": lambda normal, term: normal.power(term.args[0], _whole(term.args[1])),
     "divide": _quotient,
 }
-_TROPICAL: dict[str, Callable[[Normal, Expr], Sum]] = {
+_BY_SUMS: dict[str, Callable[[Normal, Expr], Sum]] = {
     "add": lambda normal, term: normal.product(*map(normal.of, term.args)),
     "negative": lambda normal, term: normal.opposite(term.args[0]),
     "subtract": lambda normal, term: normal.product(normal.of(term.args[0]), normal.opposite(term.args[1])),

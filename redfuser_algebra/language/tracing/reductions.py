@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.monoids import RUNNING
 from redfuser_algebra.language import functions as ra
 from redfuser_algebra.language import recurrence
 from redfuser_algebra.language.expr import Expr, call
@@ -247,14 +247,14 @@ def _running(monoid: str) -> Callable[..., Traced]:
         if len(a.dims[place]) != 1 or place < 0:
             raise refused("a running reduction of a flattened array", "it goes along one axis", "give axis=")
         axis = a.dims[place][0]
-        expr = ra.where(ra.index(axis) >= 0, a.expr, MONOIDS[monoid].identity) if axis in current.get().stretches else a.expr
+        expr = ra.where(ra.index(axis) >= 0, a.expr, RUNNING[monoid][1]) if axis in current.get().stretches else a.expr
         return Traced(recurrence.cumulative(monoid, expr, axis), a.dims)
 
     return handler
 
 
 for _monoid, _names, _ufunc in (("sum", "cumsum cumulative_sum", np.add), ("prod", "cumprod cumulative_prod", np.multiply),
-                                ("max", "", np.maximum), ("min", "", np.minimum)):
+                                ("max", "", np.maximum), ("min", "", np.minimum), ("logadd", "", np.logaddexp)):
     _handler = _running(_monoid)
     implements(*(function for name in _names.split() if (function := getattr(np, name, None))))(_handler)
     implements((_ufunc, "accumulate"))(lambda a, axis=0, handler=_handler, **options: handler(a, axis, **options))

@@ -23,7 +23,8 @@ from redfuser_algebra.prove.witness import Crossings, Independence, Witness
 DIGITS = 800
 EXACT = {"exp": "mpmath.exp", "log": "mpmath.log", "sqrt": "mpmath.sqrt", "sin": "mpmath.sin", "cos": "mpmath.cos",
          "tanh": "mpmath.tanh", "erf": "mpmath.erf", "exp2": "lambda a: mpmath.power(2, a)", "log2": "lambda a: mpmath.log(a, 2)",
-         "power": "mpmath.power", "arctan": "mpmath.atan", "arctan2": "mpmath.atan2", "log1p": "mpmath.log1p", "expm1": "mpmath.expm1"}
+         "power": "mpmath.power", "arctan": "mpmath.atan", "arctan2": "mpmath.atan2", "log1p": "mpmath.log1p", "expm1": "mpmath.expm1",
+         "logadd": "lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b))"}
 WHOLE = {"round": "round", "floor": "math.floor", "ceil": "math.ceil"}
 
 
@@ -132,7 +133,7 @@ def _imports(block: Block, balls: bool) -> list[str]:
     lines += ["", f"mpmath.mp.dps = {DIGITS}", "", "", "def number(text):", f'{INDENT}"""A fraction, to as many digits as are asked for."""',
               f"{INDENT}exact = Fraction(text)", f"{INDENT}return mpmath.mpf(exact.numerator) / exact.denominator"] if balls else [
               "", "number = Fraction"]
-    made = [f"{op}_of = np.frompyfunc({EXACT.get(op) or WHOLE[op]}, {2 if op in ('power', 'arctan2') else 1}, 1)" for op in sorted(used)]
+    made = [f"{op}_of = np.frompyfunc({EXACT.get(op) or WHOLE[op]}, {2 if op in ('power', 'arctan2', 'logadd') else 1}, 1)" for op in sorted(used)]
     return [*lines, *([""] * 2 * balls + made if made else [])]
 
 

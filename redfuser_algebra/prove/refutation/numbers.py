@@ -92,6 +92,13 @@ def _power(a: Number, b: Number) -> Number:
     return a ** b
 
 
+def _log_add(a: arb, b: arb) -> arb:
+    for one, other in ((a, b), (b, a)):
+        if not one.is_finite() and one < 0:
+            return other
+    return a + ((b - a).exp() + 1).log()
+
+
 def wholes(a: Number, fixed: bool) -> tuple[int, int]:
     """The floors of the least and the largest number that `a` may be, or may become when it moves a little.
 
@@ -133,6 +140,7 @@ _SMOOTH = {
     "exp": arb.exp, "exp2": lambda a: _power(arb(2), a), "expm1": arb.expm1,
     "log": arb.log, "log2": lambda a: a.log() / arb.const_log2(), "log1p": arb.log1p, "sqrt": arb.sqrt,
     "sin": arb.sin, "cos": arb.cos, "tanh": arb.tanh, "erf": arb.erf, "arctan": arb.atan, "arctan2": lambda y, x: arb.atan2(y, x),
+    "logadd": _log_add,
 }
 
 RATIONAL = Field("rational", 0, _rational, _EXACT, _rational_order, _whole)

@@ -229,6 +229,7 @@ _TRANSLATED: dict[str, Callable] = {
     "log": lambda sp, a: sp.log(a), "log2": lambda sp, a: sp.log(a) / sp.log(2), "log1p": lambda sp, a: sp.log(1 + a),
     "sqrt": lambda sp, a: sp.sqrt(a), "abs": lambda sp, a: sp.Abs(a), "sign": lambda sp, a: sp.sign(a),
     "sin": lambda sp, a: sp.sin(a), "cos": lambda sp, a: sp.cos(a), "tanh": lambda sp, a: sp.tanh(a),
-    "arctan": lambda sp, a: sp.atan(a), "erf": lambda sp, a: sp.erf(a), "maximum": lambda sp, a, b: sp.Max(a, b), "minimum": lambda sp, a, b: sp.Min(a, b),
+    "arctan": lambda sp, a: sp.atan(a), "erf": lambda sp, a: sp.erf(a), "logadd": lambda sp, a, b: sp.log(sp.exp(a) + sp.exp(b)),
+    "maximum": lambda sp, a, b: sp.Max(a, b), "minimum": lambda sp, a, b: sp.Min(a, b),
 }
 """Elementwise functions over the reals; a total twin is the operation it completes."""

@@ -163,6 +163,13 @@ def minimum(a: Exact, b: Exact) -> Exact:
     return NAN if o is None else a if o <= 0 else b
 
 
+def logadd(a: Exact, b: Exact) -> Exact:
+    """log(eᵃ + eᵇ); the other one where one is −inf."""
+    if is_special(a) or is_special(b):
+        return b if a == -np.inf else a if b == -np.inf else _ieee("logadd", a, b)
+    return _SMOOTH["logadd"](arb(a), arb(b))
+
+
 def absolute(a: Exact) -> Exact:
     """|a|."""
     return abs(a) if is_special(a) or sign(a) >= 0 else -a
@@ -220,6 +227,7 @@ FUNCTION_OF: dict[str, Callable[..., Exact]] = {
     "negative": lambda a: -a, "reciprocal": lambda a: divide(ONE, a), "identity": lambda a: a,
     **{name: _function(name) for name in (*_AT_ZERO, "log", "log2")},
     "arctan2": lambda y, x: _ieee("arctan2", y, x) if is_special(y) or is_special(x) else _SMOOTH["arctan2"](arb(y), arb(x)),
+    "logadd": logadd,
     "floor": floor, "ceil": ceil, "round": nearest, "floor_divide": floor_divide, "mod": mod, "abs": absolute,
     "sign": signum, "maximum": maximum, "minimum": minimum,
     "shift": shift, "ratio": ratio, "scaled": scaled, "scale": scale, "anchor": anchor,

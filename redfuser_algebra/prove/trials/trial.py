@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.form import Component, FusedForm
 from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.prove.trials.arithmetic import EXACT, Arithmetic, Evaluation, Instance
@@ -118,7 +119,13 @@ class Trial:
                    for part in self.singles() for component in self.form.state)
 
     def finite(self, component: Component, held: Held) -> np.ndarray:
-        """Where a component is finite, or nothing took part; a top-k may have places that nothing fills, and a runner-up may be missing."""
+        """Where a component is finite, or nothing took part; a top-k may have places that nothing fills, and a runner-up may be missing.
+
+        An entry of a matrix may be the zero of its semiring.
+        """
+        if component.joined is not None:
+            zeros = [SEMIRINGS[recurred.semiring].zero for recurred in self.form.recurrences]
+            return is_finite(held.value) | ~held.present | np.isin(held.value, zeros)
         if not (MONOIDS[component.monoid].counted or component.takes_over):
             return is_finite(held.value) | ~held.present
         nothing = self.carrier.identity(component, held).value
