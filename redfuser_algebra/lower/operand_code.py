@@ -5,10 +5,10 @@ In: an operand, and what its formula reads.  Out: the function's text.
 from __future__ import annotations
 
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.lower.fragment_code import FragmentCode, Storage
+from redfuser_algebra.lower.fragment_code import FragmentCode
 from redfuser_algebra.lower.operands_cuda import Operand, Products
 from redfuser_algebra.lower.scalar_code import Code
-from redfuser_algebra.lower.storage import Signature
+from redfuser_algebra.lower.storage import Signature, Storage
 from redfuser_algebra.lower.templates import filled
 
 

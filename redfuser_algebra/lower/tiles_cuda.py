@@ -11,7 +11,8 @@ from __future__ import annotations
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
-from redfuser_algebra.lower.fragment_code import Folding, Storage, left_of, sums_of, weights_of
+from redfuser_algebra.lower.folding_cuda import Folding, sums_of, weights_of
+from redfuser_algebra.lower.fragment_code import left_of
 from redfuser_algebra.lower.fragments_cuda import fragments
 from redfuser_algebra.lower.functions import Accumulator, indented
 from redfuser_algebra.lower.host_cuda import Host
@@ -19,7 +20,7 @@ from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
 from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, blocks, lies, products
-from redfuser_algebra.lower.storage import Signature, Variable
+from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tile_masks_cuda import TileMasks
