@@ -276,7 +276,7 @@ FAULTS = {
     "columns change places in pairs": ("0x6420", "0x7531"),
     "rows of a turned tile change places": ("right = i4(right + chunk_at(lane, 0, width, tile))", "right = i4(right + chunk_at(i4(lane ^ 8), 0, width, tile))"),
     "fragments of the weights change places": ("a[r + 2 * h]", "a[2 * r + h]"),
-    "columns of a sum are taken for neighbours in eight": ("even_bytes(b[2], b[3]), o[0, i], o[0, i + 2]", "even_bytes(b[2], b[3]), o[0, i], o[0, i + 1]"),
+    "columns of a sum are taken for neighbours in eight": ("even[0], even[1], o[0, i], o[0, i + 2]", "even[0], even[1], o[0, i], o[0, i + 1]"),
     "a step along rows of bytes is half as long": ("-(-n_k // 32)", "-(-n_k // 64)"),
     "results are stored as if in pairs": ("2 * n + (thread >> 1 & 1)", "2 * n + (thread & 1)"),
     "bytes beyond a row are read": ("sel(there & (row < rows), i4(16)", "sel(there, i4(16)"),

@@ -233,7 +233,8 @@ class FusedForm:
     @property
     def from_empty(self) -> bool:
         """Whether recurrences start from the state of no elements, so that the first element is a step like any other."""
-        return all(not each.between and each.below is None and all(start.op == "const" and start.value == SEMIRINGS[each.semiring].zero for _, start in each.starts)
+        zero = lambda start, semiring: start.op == "const" and start.value == SEMIRINGS[semiring].zero
+        return all(not each.between and each.below is None and all(zero(start, each.semiring) for _, start in each.starts)
                    for each in self.recurrences)
 
     @cached_property

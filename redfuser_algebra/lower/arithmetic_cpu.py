@@ -319,7 +319,8 @@ _HEAD = '''
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf, nan = np.inf, np.nan
 
-# What only compiled code calls needs no wrappers, and counts no references: its arrays are the caller's.  Sums may be reordered into lanes; infinities and NaN keep their meaning.
+# What only compiled code calls needs no wrappers, and counts no references: its arrays are the caller's.  Sums may be reordered
+# into lanes; infinities and NaN keep their meaning.
 PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 '''

@@ -87,13 +87,15 @@ class ColumnPrinter(RowPrinter):
         own = self._total([*(cell for name, cell in cells.items() if not self._of_all_rows(name)), *made])
         too_much = _refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time")
         if not self.joined:
-            lines += [f"element = {own}", f"shapes = [(w, slots) {self.shapes}]", f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
+            lines += [f"element = {own}", f"shapes = [(w, slots) {self.shapes}]",
+                      f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
                       *too_much, "warps, slots = fits[0]"]
             return Choice(lines, ", ".join(["", "slots", *sizes]))
         number = " * ".join(f"sizes[{axis!r}]" for axis in self.joined)
         lines += [f"number, own, element = {number}, {own}, {self._total([cells[name] for name in cells if self._of_all_rows(name)])}",
                   f"shapes = [(r, w, slots) for r in range(min(number, {self.together}), 0, -1) {self.shapes}]",
-                  f"fits = [(r, w, slots) for r, w, slots in shapes if r * w <= {self.together} and w * (32 * slots * (element + r * own) + r * state) <= {ROOM}]",
+                  f"fits = [(r, w, slots) for r, w, slots in shapes "
+                  f"if r * w <= {self.together} and w * (32 * slots * (element + r * own) + r * state) <= {ROOM}]",
                   *too_much, "rows, warps, slots = fits[0]"]
         return Choice(lines, ", ".join(["", "rows", "slots", *sizes]), "items // number * -(-number // rows), 32 * warps * rows")
 

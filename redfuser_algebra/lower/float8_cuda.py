@@ -21,7 +21,8 @@ NEAR = 4
 
 _BYTES = '''
 load_byte = ptx("{{.reg .pred p; .reg .b16 b; setp.ne.s32 p, $2, 0; mov.b16 b, 0; @p ld.global.nc.u8 b, [$1]; cvt.u32.u16 $0, b;}}", "r", "lr")
-to_e4m3 = ptx("{{.reg .b16 b, h; .reg .b32 w; cvt.rn.satfinite.e4m3x2.f32 b, $1, $1; cvt.rn.f16x2.e4m3x2 w, b; mov.b32 {{b, h}}, w; cvt.f32.f16 $0, b;}}", "f", "f")
+to_e4m3 = ptx("{{.reg .b16 b, h; .reg .b32 w; cvt.rn.satfinite.e4m3x2.f32 b, $1, $1; "
+              "cvt.rn.f16x2.e4m3x2 w, b; mov.b32 {{b, h}}, w; cvt.f32.f16 $0, b;}}", "f", "f")
 copy_byte = ptx("{{.reg .pred p; .reg .b16 b; setp.ne.s32 p, $2, 0; mov.b16 b, 0; @p ld.global.nc.u8 b, [$1]; st.shared.u8 [$0], b;}}", "", "rlr", memory=True)
 load_bytes = ptx("{load}", "{results}", "lr")
 
@@ -61,9 +62,10 @@ take_words = ptx("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];", "rrrr", "r", memory
 _LOAD = variant(LOAD, ("load_tile", "load_tile_of_bytes"), ("copy_one", "copy_byte"), ("CHUNK", "16"), (" * SIZE", ""), (" // SIZE", ""))
 
 _PRODUCT = '''
-mma_{pair} = ptx("mma.sync.aligned.m16n8k32.row.col.f32.{left}.{right}.f32 {{{{$0, $1, $2, $3}}}}, {{{{$4, $5, $6, $7}}}}, {{{{$8, $9}}}}, {{{{$10, $11, $12, $13}}}};", "ffff", "rrrrrrffff", warp=True)
-'''.replace("{{{{", "{{").replace("}}}}", "}}") + variant(
-    SCORES_HALF, ("multiply(", "multiply_{pair}("), ("multiply_rows(", "multiply_rows_{pair}("), (" mma(", " mma_{pair}("), ("16 · steps numbers", "32 · steps bytes"))
+mma_{pair} = ptx("mma.sync.aligned.m16n8k32.row.col.f32.{left}.{right}.f32 "
+    "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", "ffff", "rrrrrrffff", warp=True)
+''' + variant(SCORES_HALF, ("multiply(", "multiply_{pair}("), ("multiply_rows(", "multiply_rows_{pair}("), (" mma(", " mma_{pair}("),
+             ("16 · steps numbers", "32 · steps bytes"))
 
 _WEIGHTED = '''
 pack_{left} = ptx("{pack}", "r", "ffff")
@@ -82,9 +84,12 @@ def add_weighted_rows_{pair}(p, right, lane, width, tile, columns, o):
                 i = 8 * k + 4 * h
                 a[r + 2 * h] = pack_{left}(p[r, i], p[r, i + 1], p[r, i + 2], p[r, i + 3])
         for n in range(columns // 16):
-            b, i = load_turned_matrices(further(right, 32 * k, n, width, tile)), 4 * n
-            o[0, i], o[0, i + 2], o[1, i], o[1, i + 2] = mma_{pair}(a[0], a[1], a[2], a[3], even_bytes(b[0], b[1]), even_bytes(b[2], b[3]), o[0, i], o[0, i + 2], o[1, i], o[1, i + 2])
-            o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3] = mma_{pair}(a[0], a[1], a[2], a[3], odd_bytes(b[0], b[1]), odd_bytes(b[2], b[3]), o[0, i + 1], o[0, i + 3], o[1, i + 1], o[1, i + 3])
+            b, i, j = load_turned_matrices(further(right, 32 * k, n, width, tile)), 4 * n, 4 * n + 1
+            even, odd = (even_bytes(b[0], b[1]), even_bytes(b[2], b[3])), (odd_bytes(b[0], b[1]), odd_bytes(b[2], b[3]))
+            o[0, i], o[0, i + 2], o[1, i], o[1, i + 2] = mma_{pair}(
+                a[0], a[1], a[2], a[3], even[0], even[1], o[0, i], o[0, i + 2], o[1, i], o[1, i + 2])
+            o[0, j], o[0, j + 2], o[1, j], o[1, j + 2] = mma_{pair}(
+                a[0], a[1], a[2], a[3], odd[0], odd[1], o[0, j], o[0, j + 2], o[1, j], o[1, j + 2])
 '''
 
 _TAKEN = variant(TAKEN_FULL, ("add_taken_rows(", "add_taken_rows_{pair}("), ("columns // 8", "columns // 16"), ('''
@@ -119,7 +124,8 @@ _STORE_HALF = variant(STORE_HALF, ('''
             keep_word(i4(shared + chunk_at(row, n, width, height) + i4((thread & 3) << 2)), pack(y[r, 2 * n], y[r, 2 * n + 1]))''', '''
         for n in range(span // 16):
             row, odd = i4((thread >> 5 << 4) + (thread >> 2 & 7) + 8 * r), i4(thread >> 2 & 1)
-            place, low, high = i4(shared + chunk_at(row, i4(2 * n + (thread >> 1 & 1)), width, height) + i4((thread & 1) << 3)), pack(y[r, 4 * n], y[r, 4 * n + 1]), pack(y[r, 4 * n + 2], y[r, 4 * n + 3])
+            place = i4(shared + chunk_at(row, i4(2 * n + (thread >> 1 & 1)), width, height) + i4((thread & 1) << 3))
+            low, high = pack(y[r, 4 * n], y[r, 4 * n + 1]), pack(y[r, 4 * n + 2], y[r, 4 * n + 3])
             keep_word(i4(place + i4(odd << 2)), sel(odd > 0, high, low))
             keep_word(i4(place + i4(i4(1 - odd) << 2)), sel(odd > 0, low, high))'''))
 

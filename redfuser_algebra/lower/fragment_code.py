@@ -168,7 +168,8 @@ class FragmentCode(Function):
 
     def _depth(self, term: Expr) -> int:
         """What a row's state enters into is computed for each row, be the component without rows."""
-        own = max((place for place, loop in enumerate(self.nest) if loop.axis in term.axes or loop.axis == self.program.block and set(self.program.joined) & set(term.axes)), default=0)
+        axes = {*term.axes, *([self.program.block] if set(self.program.joined) & set(term.axes) else [])}
+        own = max((place for place, loop in enumerate(self.nest) if loop.axis in axes), default=0)
         return max(own, 1 if len(self.nest) > 1 and symbol_names(term) else 0)
 
     def _type(self, term: Expr, depth: int) -> str:

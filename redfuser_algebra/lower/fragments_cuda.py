@@ -257,7 +257,8 @@ def all_finite(tile, size, thread, threads):
 '''
 
 _HALF = '''
-mma = ptx("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", "ffff", "rrrrrrffff", warp=True)
+mma = ptx("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
+          "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};", "ffff", "rrrrrrffff", warp=True)
 load_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
 load_turned_matrices = ptx("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True, warp=True)
 keep_word = ptx("st.shared.b32 [$0], $1;", "", "rr", memory=True)
@@ -319,7 +320,8 @@ def pack_weights(p, tile, w):
 
 
 def product_of_warps(columns, left, right, turned, kinds="k16.f32.{kind}.{kind}"):
-    """s += a · b for the 64 rows of four warps: step k takes 32 bytes of numbers at offset left[k] of a tile, or, without `left`, weights; and at right[k] of a tile."""
+    """s += a · b for the 64 rows of four warps: step k takes 32 bytes of numbers at offset left[k] of a tile, or, without `left`,
+    weights; and at right[k] of a tile."""
     count, factors = columns // 2, 1 if left else 4 * len(right)
     sums, b = ", ".join(f"${{n}}" for n in range(count)), 2 * count + factors
     text = "{{.reg .pred p; .reg .b32 one; .reg .b64 a, b; mov.b32 one, 1; setp.ne.b32 p, one, 0; wgmma.fence.sync.aligned; "
@@ -333,7 +335,10 @@ def product_of_warps(columns, left, right, turned, kinds="k16.f32.{kind}.{kind}"
 
     def typed(context, s, a, b):
         def emit(context, builder, signature, args):
-            places = lambda array, value, found: [builder.gep(context.make_array(array)(context, builder, value=value).data, [ir.Constant(ir.IntType(32), n)]) for n in found]
+            def places(array, value, found):
+                data = context.make_array(array)(context, builder, value=value).data
+                return [builder.gep(data, [ir.Constant(ir.IntType(32), n)]) for n in found]
+
             held = places(s, args[0], [n // 4 * 2 + n // 2 % 2 * (count // 2) + n % 2 for n in range(count)])
             given = [builder.load(place) for place in held + ([] if left else places(a, args[1], range(factors)))] + [*args[1:2]] * bool(left) + [args[2]]
             made = ir.FunctionType(ir.LiteralStructType([ir.FloatType()] * count), [each.type for each in given])

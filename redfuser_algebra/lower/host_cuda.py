@@ -150,7 +150,8 @@ class Host:
                    *(f"np.int64({each})" for each in counts)]
         return filled(f'''
             def plan({self._given}):
-                """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+                """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+                and the shapes of the outputs."""
                 <tables>
                 sizes, leading, steps = checked(arrays)
                 <chosen>

@@ -90,7 +90,8 @@ class _Printer(KernelPrinter):
         return filled(f'''
             @cache
             def make(stage, warps, TILE, even{lengths}):
-                """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
+                """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+                whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
                 <sizes>
 
                 <makers>
@@ -228,7 +229,8 @@ class _Printer(KernelPrinter):
                 if inside and lane % 4 == 0{mine}:
                     <numbers>
                 <sums>
-        """, numbers=[f"part_{n}[place] = held_{n}[r]" for n in numbers] or ["pass"], sums=[line for each in self.parts.weighted for line in self._leave_columns(each)])
+        """, numbers=[f"part_{n}[place] = held_{n}[r]" for n in numbers] or ["pass"],
+            sums=[line for each in self.parts.weighted for line in self._leave_columns(each)])
 
     def _leave_columns(self, each: Weighted) -> list[str]:
         """What a lane has of a sum with columns goes to memory: neighbours together where rows begin at even places."""
@@ -247,7 +249,7 @@ class _Printer(KernelPrinter):
 
     def _place(self) -> list[str]:
         """Which rows and columns are this block's, and where their numbers begin."""
-        block, near = self.program.block, self.parts.near
+        block, joined, near = self.program.block, self.program.joined, self.parts.near
         columns = []
         for a in self.parts.columns:
             shared = [f"begin_{a} = number % -(-n_{a} // SPAN_{a}) * SPAN_{a}", f"number //= -(-n_{a} // SPAN_{a})"]
@@ -262,7 +264,8 @@ class _Printer(KernelPrinter):
             item = number // blocks
             rest = item
             <begins>
-        """, joined=[f"n_{block} = {' * '.join(f'n_{axis}' for axis in joined)}"] if (joined := self.program.joined) else [], columns=columns, begins=self._begins(self.program.rows[:-1], "at"))
+        """, joined=[f"n_{block} = {' * '.join(f'n_{axis}' for axis in joined)}"] if joined else [], columns=columns,
+            begins=self._begins(self.program.rows[:-1], "at"))
 
     def _state(self) -> list[str]:
         """Numbers and sums of the rows' state, as of no elements."""
