@@ -340,15 +340,21 @@ assert os.waitpid(child, 0)[1] == 0
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=300)
 
 
-def test_without_numba_numpy_runs_and_one_warning_says_so(monkeypatch):
+@pytest.mark.parametrize("directory, why", [(True, "numba"), (False, "working directory, which was deleted")])
+def test_without_numba_numpy_runs_and_one_warning_says_so(monkeypatch, directory, why):
+    """Nor is there a kernel in a working directory that was deleted: Numba writes the names of files from there."""
+    def nowhere():
+        raise FileNotFoundError
+
     def broken(text, name):
         raise ImportError("no module named numba")
 
     monkeypatch.setattr(kernels, "load", broken)
     monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(kernels, "_warned", [])
+    monkeypatch.setattr("os.getcwd", os.getcwd if directory else nowhere)
     fused = verdict("variance").fused
-    with pytest.warns(RuntimeWarning, match="no CPU kernel for variance.*numba") as caught:
+    with pytest.warns(RuntimeWarning, match=f"no CPU kernel for variance.*{why}") as caught:
         assert fused([1.0, 3.0], backend="cpu") == 1.0
     assert len(caught) == 1
     with warnings.catch_warnings():

@@ -150,8 +150,17 @@ def give_up(operator: Operator, form: FusedForm, signature: Signature, error: Ex
         _kernels[_key(operator, form, signature)] = None
         first, _ = not _warned, _warned.append(operator.name)
     if first:
-        told = f"no CPU kernel for {operator.name}: {type(error).__name__}: {error}".splitlines()[0]
+        why = "Numba asks for the working directory, which was deleted" if _is_nowhere() else f"{type(error).__name__}: {error}".splitlines()[0]
+        told = f"no CPU kernel for {operator.name}: {why}"
         warnings.warn(f"{told}; the fused form runs with NumPy instead", RuntimeWarning, stacklevel=5)
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory of this process is gone; Numba writes names of files from there."""
+    try:
+        return not os.getcwd()
+    except FileNotFoundError:
+        return True
 
 
 def _key(operator: Operator, form: FusedForm, signature: Signature) -> tuple:
