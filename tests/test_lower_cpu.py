@@ -64,6 +64,17 @@ def test_special_values(name, special, interpreted_kernels):
     check(name, arrays, "float64", Schedule(5))
 
 
+@pytest.mark.parametrize("name, want", [("variance", 0.0), ("correlation", np.nan), ("skewness", np.nan)])
+def test_a_constant_column_of_float64_has_no_spread(name, want, interpreted_kernels):
+    """0.1 · 7 / 7 is not 0.1, and squares about that are not 0."""
+    fused = verdict(name).fused
+    for value, length in ((0.1, 7), (5.81, 7), (1e8 / 3, 40)):
+        binding = operators[name].bind(**dict.fromkeys(fused.operator.inputs, np.full(length, value)))
+        for schedule in (Schedule(64), Schedule(3), Schedule(3, 1, 2, 2)):
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(parts(cpu.run_cpu(fused.operator, fused.form, binding, schedule))[-1], want)
+
+
 def test_a_value_that_a_mask_leaves_out_does_not_leak(interpreted_kernels, rng):
     arrays = {"Q": rng.normal(size=(3, 5, 4)), "K": rng.normal(size=(3, 9, 4)), "V": rng.normal(size=(3, 9, 2)),
               "lengths": np.array([0, 4, 9])}

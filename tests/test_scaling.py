@@ -132,6 +132,16 @@ def cases(rng):
             (products, products.bind(x=either), of_logarithms(either))]
 
 
+@pytest.mark.parametrize("value", [1e300, -1e200, 1e-300, 5e-324])
+def test_products_of_numbers_at_the_ends_of_the_range(value):
+    op = ra.operators["prod_scaled"]
+    for length in (1, 2, 7, 300):
+        binding, logarithm = op.bind(x=np.full(length, value)), length * np.log(abs(value))
+        for sizes in ([length], [1] * length):
+            got = fused_by_chunks(op, ra.fuse(op).form, binding, sizes)
+            np.testing.assert_allclose(got, ((-1.0 if value < 0 and length % 2 else 1.0), logarithm), rtol=1e-10)
+
+
 def test_splits_and_trees_give_the_same(rng):
     for op, binding, want in cases(rng):
         form = ra.fuse(op).form

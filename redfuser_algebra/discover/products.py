@@ -84,8 +84,8 @@ class _Read:
             above = exponent.op != "negative"
             times = exponent if above else exponent.args[0]
             if places is not None:
-                share, places = call("exp2", places / times), None
-                base = base * share if above else base / share
+                half, places = call("exp2", places / (2 * times)), None
+                base = base * half * half if above else base / half / half
             value = value * base ** times if above else value / base ** times
         half = None if places is None else call("exp2", places / 2)
         return value if half is None else value * half * half

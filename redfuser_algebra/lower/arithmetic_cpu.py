@@ -162,6 +162,26 @@ def sound(total):
     return 1e-30 < abs(total) < inf
 '''
 
+_MEANS = '''
+@njit(**PART)
+def mean_of(x, total):
+    """The mean of numbers with this sum; where it may be that of equal ones, without what rounding the sum has left."""
+    mean = total / x.size
+    if abs(x[0] - mean) <= 2.0**-30 * abs(mean):
+        left = 0.0
+        for place in range(x.size):
+            left += x[place] - mean
+        mean += left / x.size
+    return mean
+
+
+@njit(**PART)
+def towards(mean, other, share, divided):
+    """The mean of two parts, the second of which has this share; as the sums give it where that is no finite number."""
+    moved = other if share == 1.0 else mean + (other - mean) * share
+    return moved if finite(moved) and finite(divided) else divided
+'''
+
 # Numba compiles np.empty and reshape as functions of their own, a tenth of a second for each kind of array; these are a
 # few instructions where they stand.
 _MEMORY = '''
@@ -302,7 +322,7 @@ _PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _CO
            (("finite", "anchored"), _FINITE), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD),
            (("_reduced",), _REDUCED), (("exp4", "decay4"), _EXP4), (("exp8", "decay8"), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
-           (("highest",), LANES), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
+           (("highest",), LANES), (("mean_of", "towards"), _MEANS), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
 _IMPORTS_OF_ALL = '''import math
 

@@ -37,9 +37,10 @@ class JoinPrinter(StagePrinter):
         buffers = [f"o_{v.name} = empty(({', '.join(map(self.size, v.columns))},), {v.type})" for v in arrays if v not in state]
         other = [*(f"o_{v.name} = held_{v.name}[part, item]" for v in state), f"seen = n_{axis} * (part + 1) // parts - n_{axis} * part // parts",
                  *self._pivots(self._other), *(f"o_{old.name} = o_{self.held(name).name}" for name, old in self.storage.old.items())]
-        merged = [*snapshots, f"seen = n_{axis} * (part + 1) // parts"]
+        merged = [*snapshots, "n = seen", f"seen = n_{axis} * (part + 1) // parts"]
         for place, stage in enumerate(self.program.stages):
-            merged += self._values(f"value_{place}", self.storage.moving_values(place))
+            values = self.storage.moving_values(place)
+            merged += self.moved_towards(values, self._values(f"value_{place}", values), "n / seen", "o_")
             moving = [u for u in stage if not u.fixed]
             for held, before in ((self.held, self._before), (self._other, self._before_in_other)):
                 merged += self.assigned(f"rebase_{place}", [Step(u.name, held(u.name), u.rebase) for u in moving], before, "seen")
@@ -59,9 +60,14 @@ class JoinPrinter(StagePrinter):
         return [f"copy(held_{v.name}[0, item], {v.name})" if v.is_array else f"{v.name} = held_{v.name}[0, item]" for v in state]
 
     def _pivots(self, held: Callable[[str], Variable]) -> list[str]:
-        """The moving values of a part as its components have them."""
-        return [line for place in range(len(self.program.stages)) for line in self.assigned(
-            f"value_{place}", [Step(v.name, held(v.name), v.value) for v in self.storage.moving_values(place)], held, "seen")]
+        """The moving values of a part as its components have them; means are there."""
+        lines = []
+        for place in range(len(self.program.stages)):
+            values = self.storage.moving_values(place)
+            rest = [v for v in values if v.name not in self.means]
+            name = f"value_{place}" if len(rest) == len(values) else f"rest_{place}"
+            lines += self.assigned(name, [Step(v.name, held(v.name), v.value) for v in rest], held, "seen")
+        return lines
 
     def _other(self, name: str) -> Variable:
         return _of_other(self.held(name))

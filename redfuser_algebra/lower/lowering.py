@@ -186,7 +186,8 @@ def _values(form: FusedForm, updates: dict[str, Update], named: dict[Expr, Expr]
     Where no element took part in a result it is the identity of its monoid: what else it is made of may have no value there.
     """
     for row in form.pivots:
-        yield Value(row.name, row.value, row.axes)
+        plain = row.mean is not None and row.value.args[0].op == "symbol" and (row.value.args[1].op == "size" or updates[row.value.args[1].name].counts)
+        yield Value(row.name, row.value, row.axes, row.value.args[0].name if plain else "")
     for row in form.results:
         if row.name in updates:
             continue

@@ -114,7 +114,7 @@ class _Printer(JoinPrinter):
 
     def _state(self) -> dict[str, Variable]:
         """What a part of the reduced axis leaves behind; nothing where it is not cut."""
-        values = {value.name for value in self.storage.values}
+        values = {value.name for value in self.storage.values} - self.means.keys()
         return {} if not self.program.splits else {name: variable for name, variable in self.storage.held.items() if name not in values}
 
     def _output_type(self, output: Expr) -> str:
@@ -289,7 +289,7 @@ class _Printer(JoinPrinter):
 
     def _add_values(self, steps: list[Step], names: list[str]) -> None:
         for value in self.program.values:
-            if value.name in names and value.name not in [step.symbol for step in steps]:
+            if value.name in names and value.name not in self.means and value.name not in [step.symbol for step in steps]:
                 self._add_values(steps, self._needs(value.value))
                 steps.append(Step(value.name, self.held(value.name), value.value))
 

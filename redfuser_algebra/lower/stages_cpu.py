@@ -14,7 +14,7 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME
 from redfuser_algebra.lower.formulas_cpu import Step
 from redfuser_algebra.lower.functions import Accumulator, Function, computed_in_single, indented, joined
-from redfuser_algebra.lower.ordered_cpu import OrderedPrinter
+from redfuser_algebra.lower.means_cpu import MeanPrinter
 from redfuser_algebra.lower.scalar_code import Code, constant, prefers_single
 from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.tile import TileProgram, Update, Value
@@ -32,7 +32,7 @@ LANES = 64
 """Over so many lanes the elements of a tile are spread to find the k largest; the arithmetic knows this number, too."""
 
 
-class StagePrinter(OrderedPrinter):
+class StagePrinter(MeanPrinter):
     """`reshaped` are the parts of buffers that a tile uses, `summed` is what matrix products sum over; of `fetched` inputs
     the next fold fetches the next tile; exponentials that are `kept` lie in a buffer."""
 
@@ -60,7 +60,7 @@ class StagePrinter(OrderedPrinter):
         values = self.storage.moving_values(place)
         shared = [u for u in stage if not block or block not in u.axes]
         own = [u for u in stage if block and block in u.axes]
-        lines = self._values(f"value_{place}", [v for v in values if not self.held(v.name).block])
+        lines = self.moved_towards(values, self._values(f"value_{place}", [v for v in values if not self.held(v.name).block]), "n / seen")
         lines += self.rows(self._values(f"value_{place}_rows", [v for v in values if self.held(v.name).block]))
         return lines + self._part(shared, f"{place}", end, rows=False) + self._part(own, f"{place}_rows" if shared else f"{place}", end, rows=True)
 
@@ -272,6 +272,7 @@ class StagePrinter(OrderedPrinter):
             function.results[held.name] = f"r{number}"
             part = Code(f"r{number}", type_).to(held.type).text
             joins.append(f"{held.at_row()} = {joined(update.monoid, held.at_row(), part, held.type)}")
+        joins += self.means_of_tile(updates, {update.name: f"r{number}" for number, update in enumerate(updates)})
         return types, joins
 
     def _picked(self, update: Update) -> tuple[Expr, Expr] | None:

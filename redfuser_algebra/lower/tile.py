@@ -112,11 +112,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Value:
-    """A pivot or result: `value` over components and other values, recomputed when they change."""
+    """A pivot or result: `value` over components and other values, recomputed when they change; `mean_of` names the sum of which it is the mean."""
 
     name: str
     value: Expr
     axes: tuple[str, ...]
+    mean_of: str = ""
 
 
 @dataclass(frozen=True)

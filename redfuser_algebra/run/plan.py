@@ -225,7 +225,8 @@ class Plan:
         invariant = {name: array for name, array in arrays.items() if form.axis not in operator.inputs[name]}
         scalars = {name: params[name] for name in operator.params}
         environment = environment_of(operator, Binding(invariant, scalars, dict(self.sizes), self.batch), form)
-        states = [State(self._components(held, part, environment), cuts[part + 1] - cuts[part], cuts[part], environment) for part in range(parts)]
+        states = [State(self._components(held, part, environment), cuts[part + 1] - cuts[part], cuts[part], environment,
+                        self._means(held, part, environment)) for part in range(parts)]
         outputs = finalize(form, reduce(lambda a, b: merge(form, a, b), states))
         with np.errstate(over="ignore"):
             narrow = [np.asarray(value).astype(each.dtype) for value, each in zip(outputs, self._outputs, strict=True)]
@@ -239,6 +240,11 @@ class Plan:
         everywhere = np.full((1,) * environment.ndim, True)
         return {c.name: Held(laid(c.name), laid(present[c.name]) if present[c.name] else everywhere,
                              laid(c.name + WON) if MONOIDS[c.monoid].indexed else None) for c in self.form.state}
+
+    def _means(self, held: Mapping[str, np.ndarray], part: int, environment: Environment) -> dict[str, np.ndarray]:
+        """The pivots that a part carried as means."""
+        variables, pivots = {v.name: v for v in self.compiled.source.state}, {pivot.name for pivot in self.form.pivots}
+        return {name: self._laid(variables[name], held[name][part], environment) for name in pivots & variables.keys()}
 
     def _laid(self, variable: Variable, value: np.ndarray, environment: Environment) -> np.ndarray:
         """A variable of all items, (items, its columns) or (items, rows of a block, its columns), laid out."""
