@@ -73,7 +73,8 @@ class OperandCode(FragmentCode):
             lines += [f"if even_{columns}:", f"    load_vector{kind}({at}, there, {variable}, 0)", "else:", "    for e in range(CHUNK):",
                       f"        {variable}[e] = load_one{kind}({at} + e{wide}, there & (first_{columns} + e < {size}))"]
         name, made = self.operand.name, [each.name for each in self.operands]
-        lines += [*loop.lines, f"place = i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)}))", *(f"keep_chunk(i4(place + AT_{each}), y_{each})" for each in made)]
+        lines += [*loop.lines, f"place = i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)}))",
+                  *(f"keep_chunk(i4(place + AT_{each}), y_{each})" for each in made)]
         arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in (*(f"y_{each}" for each in made), *self.whole)]
         self.nest[0].lines += filled(f"""
             <arrays>

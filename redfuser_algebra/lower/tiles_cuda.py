@@ -86,7 +86,8 @@ class _Printer(KernelPrinter):
     def _make(self) -> list[str]:
         lengths = "".join(f", n_{a}" for a in self.parts.lengths)
         makers = [line for maker in dict.fromkeys(self.makers.values()) for line in [*maker.text().splitlines(), ""]]
-        functions = [line for each in (*([self.once] if self.fold.hoisted else []), self.fold, self.merge, self.finish) for line in (*each.text().splitlines(), "")]
+        printed = [*([self.once] if self.fold.hoisted else []), self.fold, self.merge, self.finish]
+        functions = [line for each in printed for line in (*each.text().splitlines(), "")]
         return filled(f'''
             @cache
             def make(stage, warps, TILE, even{lengths}):
