@@ -18,7 +18,7 @@ from redfuser_algebra.prove.export.blocks import INDENT, Block, wrapped
 from redfuser_algebra.prove.export.functions import JOINS, Function, Functions
 from redfuser_algebra.prove.export.numpy_text import Unprintable, spelt
 
-SPOKEN = {"np.maximum(": "larger(", "np.minimum(": "smaller(", "np.where(": "chosen("}
+SPOKEN = {"np.maximum(": "larger(", "np.minimum(": "smaller(", "np.logaddexp(": "log_of_sum(", "np.where(": "chosen("}
 """How merge spells what SymPy has another word for."""
 
 

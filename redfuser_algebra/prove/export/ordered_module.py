@@ -18,7 +18,7 @@ from redfuser_algebra.prove.export.ordered_functions import OrderedFunctions
 from redfuser_algebra.prove.export.twins import sources
 from redfuser_algebra.prove.trials.sampling import Space, space
 
-SYMBOLIC = ("larger", "smaller", "chosen")
+SYMBOLIC = ("larger", "smaller", "log_of_sum", "chosen")
 """Functions of a file that speak of SymPy."""
 
 CUTS = ("cuts", "sorted(draw(st.sets(st.integers(1, n - 1), min_size=2, max_size=2)))", "where they are cut into three neighbours")
@@ -34,6 +34,8 @@ SUMS = '''def sums(value):
 
 WHOLE, IN_CASES = "value", """value.replace(lambda term: term.is_Pow and str(term.base)[0] == "[", lambda term: term.base)"""
 """A sum of products as it is, or where some factors are 0 or 1 and equal their squares."""
+OF_LOGS = "sympy.expand(sympy.exp(value))"
+"""What a logarithm of sums is the logarithm of."""
 
 
 def ordered_module(operator: Operator, cascade: Cascade, form: FusedForm) -> str:
@@ -43,7 +45,7 @@ def ordered_module(operator: Operator, cascade: Cascade, form: FusedForm) -> str
     law = _associativity(functions) if all(component.fixed for component in functions.form.state) else None
     proved = ("Proved below, by SymPy over the reals: merge is associative (it does not commute)." if law else
               "Nothing below is a proof: merge moves sums to new pivots.")
-    sums = SUMS.replace("OF_CONDITIONS", IN_CASES if "chosen" in functions.helpers else WHOLE)
+    sums = SUMS.replace("OF_CONDITIONS", IN_CASES if "chosen" in functions.helpers else OF_LOGS if "log_of_sum" in functions.helpers else WHOLE)
     blocks = [
         [f'"""{common.docstring(operator, functions, proved)}"""'], common.imports(law is not None or not functions.helpers.isdisjoint(SYMBOLIC)),
         *(source.splitlines() for source in sources(functions.helpers)), functions.state(),

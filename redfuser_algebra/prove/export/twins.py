@@ -24,6 +24,11 @@ def smaller(a, b):
     return sympy.Min(a, b) if isinstance(a + b, sympy.Basic) else np.minimum(a, b)
 
 
+def log_of_sum(a, b):
+    """log(eᵃ + eᵇ), also of SymPy's numbers."""
+    return sympy.log(sympy.exp(a) + sympy.exp(b)) if isinstance(a + b, sympy.Basic) else np.logaddexp(a, b)
+
+
 def chosen(condition, a, b):
     """a where a condition holds, else b; for SymPy by a number that is 1 where it holds, else 0."""
     if not any(isinstance(each, sympy.Basic) for each in (condition, a, b)):
@@ -92,7 +97,7 @@ def places(values, k, axis):
     return np.take(np.argsort(-values, axis=axis, kind="stable"), range(k), axis=axis)
 
 
-TWINS = (larger, smaller, chosen, minus, finite, ratio, over, times, first_largest, first_smallest, best, largest, places)
+TWINS = (larger, smaller, log_of_sum, chosen, minus, finite, ratio, over, times, first_largest, first_smallest, best, largest, places)
 
 
 def sources(used: Iterable[str]) -> list[str]:
