@@ -295,7 +295,10 @@ def touch(context, array, place):
 @njit(**PART)
 def ahead(tile, first, count, apart, pages, line):
     """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
-    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another."""
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
     for place in range(first, first + count, line):
         for page in range(pages):
             touch(tile, place + page * apart)
