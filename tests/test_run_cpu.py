@@ -94,6 +94,31 @@ def test_garbage_is_collected_again_after_a_first_call(collects):
         gc.enable()
 
 
+@pytest.mark.parametrize("lacks", [False, True])
+def test_what_is_called_often_is_sought_once_for_its_types_and_flags(lacks, monkeypatch):
+    """What raises where it divides by 0, and what gives an infinity, is different code, whatever is remembered."""
+    from numba import njit
+    from numba.core.types.functions import BaseFunction
+    from numba.extending import overload
+
+    def inverse(x): ...
+
+    overload(inverse)(lambda x: lambda x: 1.0 / x)
+    seek, sought = BaseFunction.get_call_type, []
+    monkeypatch.setattr(BaseFunction, "get_call_type", lambda *given: sought.append(str(given[2])) or seek(*given))
+    if lacks:
+        monkeypatch.delattr("numba.core.types.functions.BaseFunction")
+    counting = BaseFunction.get_call_type
+    with starting.remembered(), starting.remembered():
+        raises, gives, raises_again = (njit(error_model=model)(lambda x: inverse(inverse(x))) for model in ("python", "numpy", "python"))
+        assert [raises(4.0), gives(0.0), raises_again(4.0)] == [4.0, 0.0, 4.0]
+    for each in (raises, raises_again):
+        with pytest.raises(ZeroDivisionError):
+            each(0.0)
+    assert BaseFunction.get_call_type is counting
+    assert (sought.count("(float64,)") > 2) is lacks
+
+
 TWICE = """
 from numba import njit
 

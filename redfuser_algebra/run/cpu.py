@@ -25,7 +25,7 @@ from redfuser_algebra.run.choices import compared_whole
 from redfuser_algebra.run.kernels import Compiled, give_up, kernel_for, known_kernel, short_columns
 from redfuser_algebra.run.plan import NUMPY_DTYPES, Plan
 from redfuser_algebra.run.schedules import tuned
-from redfuser_algebra.run.starting import uncollected
+from redfuser_algebra.run.starting import remembered, uncollected
 from redfuser_algebra.run.threads import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def attempted(plan: Plan, arrays: Mapping[str, np.ndarray], params: Mapping[str,
     try:
         if plan.compiled.is_loaded:
             return plan.outputs(arrays, params, out)
-        with uncollected():
+        with uncollected(), remembered():
             result = plan.outputs(arrays, params, out)
         plan.compiled.has_run()
         return result
