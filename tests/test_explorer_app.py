@@ -86,7 +86,7 @@ def test_the_magnitude_of_numbers_that_no_float_holds(written, power):
     assert proof_tab.magnitude(written) == pytest.approx(power, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mean_absolute_deviation", "quant_gemm", "count_above_mean", "kmeans_second_step"])
+@pytest.mark.parametrize("name", ["mean_absolute_deviation", "quant_gemm", "count_above_mean", "kmeans_second_step", "n_unique"])
 def test_witnesses_are_drawn(name):
     witness = ra.decide(ra.operators[name]).refusal.witness
     ElementTree.fromstring(proof_tab.witness_picture(witness))

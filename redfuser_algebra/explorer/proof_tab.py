@@ -20,6 +20,7 @@ from redfuser_algebra.explorer.work import Told, Work
 from redfuser_algebra.language.html import Fragment, Picture, element, folded, formula, table, titled
 from redfuser_algebra.prove.certificate import Certificate, Stopped
 from redfuser_algebra.prove.evidence import PROVED, REFUTED, TESTED, Evidence
+from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.obligations import obligations
 from redfuser_algebra.prove.witness import Crossings, Witness
 from redfuser_algebra.run.law_examples import explained
@@ -76,6 +77,8 @@ def orders(determinants: dict[int, str]) -> tuple[list[int], list[float]]:
 
 def witness_picture(witness: Witness) -> Picture:
     """Determinants that never vanish, next to two elements whose order or ratio changes (or the places of jumps)."""
+    if isinstance(witness, FoolingSet):
+        return _numbers_told(witness)
     with picture(f"Witness of order {witness.order}: determinants that are not 0", 8.2, 2.5, (1, 1)) as drawing:
         left, right = drawing.all_axes
         _draw_numbers(left, witness)
@@ -87,6 +90,16 @@ def witness_picture(witness: Witness) -> Picture:
         right.set_ylabel("log₁₀ |det|")
         right.set_title("none of them is 0", fontsize=9, loc="left")
         right.legend(frameon=False, fontsize=8)
+    return drawing.svg
+
+
+def _numbers_told(witness: FoolingSet) -> Picture:
+    """The numbers of a prefix each of which decides what comes out as an element that follows passes it."""
+    with picture(f"Fooling set of order {witness.order}: numbers that are told one by one", 8.2, 1.6) as drawing:
+        (axes,) = drawing.all_axes
+        axes.vlines([float(witness.prefix[column]) for column in witness.columns], 0, 1, color=MOVED, linewidth=1)
+        axes.set_yticks([])
+        axes.set_title("where the result changes as an element that follows passes a number of the prefix", fontsize=9, loc="left")
     return drawing.svg
 
 

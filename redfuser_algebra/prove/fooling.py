@@ -34,12 +34,14 @@ class FoolingSet(Witness):
     def __str__(self) -> str:
         what, before = ("part", "before it") if self.problem.behind else ("prefix", "after it")
         element, coordinate = self.columns[0]
+        number = len(self.steerings[0].suffixes[0])
         sides = " / ".join(f"({elements_text(self.problem, suffix)})" for suffix in self.steerings[0].suffixes)
+        sides = f"{number} elements, {sides}" if number > 1 else sides
         return "\n".join([
             *self._lines(),
             f"The result depends only on how the elements are ordered.  {self.order} numbers of the {what} "
             f"({coordinate_name(self.problem, coordinate)} of elements {', '.join(str(at) for at, _ in self.columns[:_SHOWN])}, …) "
             f"are told one by one: {before} comes a number a little less, equal, or a little more, and the result is not the same "
             f"(about {self.prefix[element, coordinate]}: {sides}).",
-            f"So two such {what}s that differ are told apart: the 2^{self.order} made of two values for each number are all kept differently, "
+            f"So such a {what} is told apart from any other: the 2^{self.order} made of two values for each number are all kept differently, "
             f"in at least {self.order} bits; if what is kept depends continuously on the elements, it is at least {self.order} numbers."])
