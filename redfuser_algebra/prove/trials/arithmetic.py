@@ -248,10 +248,11 @@ def folded(arithmetic: Arithmetic, monoid: str, values: np.ndarray, dim: int, le
     identity = arithmetic.full(MONOIDS[monoid].identity, values.ndim)
     if mask is not None:
         values = np.where(mask, values, identity)
-    shape, first = ([n if d == dim else size for d, size in enumerate(values.shape)] for n in (length, 1))
-    values = np.concatenate([np.broadcast_to(identity, first), np.broadcast_to(values, shape)], dim)
+    taken = np.empty([length + 1 if d == dim else size for d, size in enumerate(values.shape)], np.result_type(identity, values))
+    before = (slice(None),) * dim
+    taken[*before, :1], taken[*before, 1:] = identity, values
     with np.errstate(all="ignore"):
-        return arithmetic.joins[monoid].reduce(values, axis=dim, keepdims=True)
+        return arithmetic.joins[monoid].reduce(taken, axis=dim, keepdims=True)
 
 
 def winners(evaluation: Evaluation, monoid: str, values: np.ndarray, positions: np.ndarray, mask: np.ndarray | None,

@@ -243,8 +243,10 @@ class Carrier:
             about.evaluation.symbols[name + PRIME] = final.named(name)
         stayed = about.of(component.rebase)
         stuck = np.asarray(stayed != stayed, bool)
+        if not stuck.any():
+            return stayed
         end = ending(component.symbol, component.rebase, [each.name for each in self.form.state if each.fixed])
-        if end is None or not stuck.any():
+        if end is None:
             return stayed
         about = self._about(component, part, partial=True)
         about.evaluation.symbols |= {name: final.named(name) for name in pivot_names(component)}
