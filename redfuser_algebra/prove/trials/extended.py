@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from flint import arb, fmpq
@@ -47,6 +47,7 @@ def simplest(value: float) -> Fraction:
     return Fraction(value)
 
 
+@lru_cache(maxsize=4096)
 def exact(value: object) -> Exact:
     """A Python number as an exact one."""
     if isinstance(value, float):
