@@ -142,6 +142,17 @@ def test_products_of_numbers_at_the_ends_of_the_range(value):
             np.testing.assert_allclose(got, ((-1.0 if value < 0 and length % 2 else 1.0), logarithm), rtol=1e-10)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_gradients_of_long_products_stay_in_range(backend, rng, monkeypatch):
+    """Of the product without each element, which is another product, only its share of the whole is seen."""
+    monkeypatch.setattr(kernels, "load", plain_module)
+    monkeypatch.setattr(kernels, "_kernels", {})
+    x = rng.uniform(1, 9, 500) * 1e3
+    for text, want in (("log(prod(x, l))", 1 / x), ("prod(x, l) ** (1 / size(l))", np.exp(np.log(x).mean()) / x / x.size)):
+        gradient = ra.fuse(ra.parse_operator(f"f(x[l]): {text}")).gradient()
+        np.testing.assert_allclose(gradient(x, 1.0, backend=backend)["x"], want, rtol=1e-12)
+
+
 def test_splits_and_trees_give_the_same(rng):
     for op, binding, want in cases(rng):
         form = ra.fuse(op).form

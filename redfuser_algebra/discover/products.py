@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 
 from redfuser_algebra.discover.facts import Fact
 from redfuser_algebra.discover.form import Component, FusedForm, Scaling
 from redfuser_algebra.discover.scaling import LOGARITHMS, free_names
+from redfuser_algebra.discover.simplify import is_number
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, subterms, symbol
 from redfuser_algebra.language.names import primed, stem, symbol_names
 
@@ -45,6 +47,10 @@ class _Read:
     core: Expr
     powers: tuple[tuple[Expr, Expr], ...] = ()
     places: Expr | None = None
+
+    def moves_as(self, other: _Read) -> bool:
+        """Whether two have the same powers and places."""
+        return self.places is other.places and [*map(id, chain(*self.powers))] == [*map(id, chain(*other.powers))]
 
     def times(self, other: _Read) -> _Read:
         """The product with another one."""
@@ -120,6 +126,8 @@ class _Reader:
             return self._read(self._definitions[term.name]) if name is None else _Read(term, (), symbol(name, term.axes))
         if term.op == "power":
             return self._power(*term.args)
+        if term.op == "where" and self.sees(term) and not self.sees(term.args[0]):
+            return self._choice(*term.args)
         if term.op in _FACTORS and (self.sees(term) or any(part.op == "power" for part in subterms(term))):
             parts = list(map(self._read, term.args))
             self.needed |= term.op == "sqrt" and self.sees(term) or sum(part.places is not None for part in parts) > 1
@@ -128,6 +136,14 @@ class _Reader:
             self.needed = True
             return _Read(self._read(term.args[0]).logarithm(term.op))
         return _Read(children_replaced(term, tuple(map(self.value, term.args))))
+
+    def _choice(self, condition: Expr, *values: Expr) -> _Read:
+        """A choice among what has the same powers and places, or is 0; what has others is settled first."""
+        parts = list(map(self._read, values))
+        moved = [part for part in parts if not is_number(part.core, 0)]
+        if not all(part.moves_as(moved[0]) for part in moved[1:]):
+            return _Read(call("where", condition, *map(self.value, values)))
+        return replace(moved[0], core=call("where", condition, *(part.core for part in parts)))
 
     def _power(self, base: Expr, exponent: Expr) -> _Read:
         if self.sees(base) and not self.sees(exponent):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from redfuser_algebra.discover.form import FusedForm, Scaling
 from redfuser_algebra.discover.scaling import LOGARITHMS
-from redfuser_algebra.discover.simplify import folded
+from redfuser_algebra.discover.simplify import folded, is_number
 from redfuser_algebra.language.expr import Expr, const, rewritten
 
 Answer = tuple[Expr, Expr]
@@ -99,8 +99,9 @@ def _alike(moved: _Moved, term: Expr, *answers: Answer) -> Answer:
 
 
 def _choice(moved: _Moved, term: Expr, condition: Answer, *answers: Answer) -> Answer:
+    """0 has every degree."""
     _still(moved, term, condition)
-    return _alike(moved, term, *answers)
+    return _alike(moved, term, *(answer for value, answer in zip(term.args[1:], answers, strict=True) if not is_number(value, 0)))
 
 
 def _reduced(moved: _Moved, term: Expr, body: Answer, *others: Answer) -> Answer:
