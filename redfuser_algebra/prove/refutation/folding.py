@@ -108,6 +108,8 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
 
     Spoils a continuation whose winner is not strict, unless the rivals are fixed, or one and the same number.
     """
+    if not evaluation.field.bits and taking.all() and body.fixed.all():
+        return np.expand_dims((np.argmin if term.monoid in SMALLEST else np.argmax)(body.value, axis=dim), dim)
     best, found, tied = None, None, None
     for position in range(body.value.shape[dim]):
         here = (slice(None),) * dim + (slice(position, position + 1),)
