@@ -86,3 +86,11 @@ def pytest_sessionfinish():
 def rng():
     """A generator that starts from REDFUSER_SEED in every test, whatever ran before it."""
     return np.random.default_rng(SEED)
+
+
+@pytest.fixture
+def plain_kernels(monkeypatch):
+    """CPU kernels as plain Python: printed, not compiled, and none kept from other tests."""
+    from lowered import plain_module
+    monkeypatch.setattr("redfuser_algebra.run.kernels.load", plain_module)
+    monkeypatch.setattr("redfuser_algebra.run.kernels._kernels", {})

@@ -27,12 +27,6 @@ from redfuser_algebra.run.state import merge
 from redfuser_algebra.run.tolerance import agree
 
 
-@pytest.fixture
-def interpreted_kernels(monkeypatch):
-    monkeypatch.setattr(kernels, "load", plain_module)
-    monkeypatch.setattr(kernels, "_kernels", {})
-
-
 def check(name, arrays, dtype, schedule):
     fused = verdict(name).fused
     arrays = {key: value.astype(dtype) if getattr(value, "dtype", None) == np.float64 else value for key, value in arrays.items()}
@@ -46,7 +40,7 @@ def check(name, arrays, dtype, schedule):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_a_kernel_means_what_the_operator_means(name, interpreted_kernels):
+def test_a_kernel_means_what_the_operator_means(name, plain_kernels):
     if program(name) is None:
         pytest.skip("the search finds no form")
     for dtype, length in (("float64", 3), ("float64", 31), ("float32", 31)):
@@ -56,7 +50,7 @@ def test_a_kernel_means_what_the_operator_means(name, interpreted_kernels):
 
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan, 0.0])
 @pytest.mark.parametrize("name", ["softmax", "logsumexp", "absmax_scaled_sum", "argmax_argmin", "count_max", "softmax_entropy"])
-def test_special_values(name, special, interpreted_kernels):
+def test_special_values(name, special, plain_kernels):
     arrays = inputs(name, 12)
     arrays["x"][:5] = special
     check(name, arrays, "float64", Schedule(5))
@@ -65,7 +59,7 @@ def test_special_values(name, special, interpreted_kernels):
 
 
 @pytest.mark.parametrize("name, want", [("variance", 0.0), ("correlation", np.nan), ("skewness", np.nan)])
-def test_a_constant_column_of_float64_has_no_spread(name, want, interpreted_kernels):
+def test_a_constant_column_of_float64_has_no_spread(name, want, plain_kernels):
     """0.1 · 7 / 7 is not 0.1, and squares about that are not 0."""
     fused = verdict(name).fused
     for value, length in ((0.1, 7), (5.81, 7), (1e8 / 3, 40)):
@@ -75,14 +69,14 @@ def test_a_constant_column_of_float64_has_no_spread(name, want, interpreted_kern
                 np.testing.assert_array_equal(parts(cpu.run_cpu(fused.operator, fused.form, binding, schedule))[-1], want)
 
 
-def test_a_value_that_a_mask_leaves_out_does_not_leak(interpreted_kernels, rng):
+def test_a_value_that_a_mask_leaves_out_does_not_leak(plain_kernels, rng):
     arrays = {"Q": rng.normal(size=(3, 5, 4)), "K": rng.normal(size=(3, 9, 4)), "V": rng.normal(size=(3, 9, 2)),
               "lengths": np.array([0, 4, 9])}
     arrays["K"][1, 4:], arrays["V"][1, 4:] = np.nan, np.inf
     check("padded_attention", arrays, "float64", Schedule(3, 2, 2))
 
 
-def test_names_that_kernels_use_themselves_are_free_for_operators(interpreted_kernels):
+def test_names_that_kernels_use_themselves_are_free_for_operators(plain_kernels):
     @operator
     def clash(n: "b l", b_x: "l", t1: "", item: float = 2.0):
         return ra.sum(n * b_x, "l") * t1 + item
@@ -92,7 +86,7 @@ def test_names_that_kernels_use_themselves_are_free_for_operators(interpreted_ke
     assert list(cpu.run_cpu(clash, fused.form, binding)) == [17.0, 17.0]
 
 
-def test_a_sum_with_one_element_reads_that_alone(interpreted_kernels):
+def test_a_sum_with_one_element_reads_that_alone(plain_kernels):
     """At the edges of tiles, and where no element is meant; what lies elsewhere does not leak, be it NaN."""
     @operator
     def chosen(x: "l", at: "m"):
@@ -107,7 +101,7 @@ def test_a_sum_with_one_element_reads_that_alone(interpreted_kernels):
     assert "pick_" in made and "fold_" not in made, "one element is summed in a loop"
 
 
-def test_a_sum_over_columns_with_one_element_reads_that_alone(interpreted_kernels):
+def test_a_sum_over_columns_with_one_element_reads_that_alone(plain_kernels):
     """Also through another sum, and where there is no such column; what lies elsewhere does not leak, be it NaN."""
     @operator
     def columns(X: "l c", Y: "l d"):
@@ -187,7 +181,7 @@ SPLIT = ["kurtosis", "covariance", "count_max", "argmax_argmin", "moment_of_iner
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_parts_of_the_axis_are_merged(name, interpreted_kernels, monkeypatch):
+def test_parts_of_the_axis_are_merged(name, plain_kernels, monkeypatch):
     merged = []
     monkeypatch.setattr("redfuser_algebra.run.plan.merge", lambda *given: merged.append(1) or merge(*given))
     check(name, inputs(name, 31), "float64", Schedule(4, 2 if program(name).block else 1, parts=3))
@@ -196,7 +190,7 @@ def test_parts_of_the_axis_are_merged(name, interpreted_kernels, monkeypatch):
 
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
 @pytest.mark.parametrize("name", ["softmax_entropy", "kl_softmax", "kurtosis"])
-def test_a_part_of_special_values_joins_the_others(name, special, interpreted_kernels):
+def test_a_part_of_special_values_joins_the_others(name, special, plain_kernels):
     for part in (slice(0, 13), slice(12, 25), slice(36, 37)):
         arrays = inputs(name, 37)
         arrays["x"][..., part] = special
@@ -204,7 +198,7 @@ def test_a_part_of_special_values_joins_the_others(name, special, interpreted_ke
 
 
 @pytest.mark.parametrize("name", ["variance", "softmax_entropy", "attention", "softmax", "argmax_argmin", "absmax_scaled_sum"])
-def test_every_level_means_the_same(name, interpreted_kernels):
+def test_every_level_means_the_same(name, plain_kernels):
     found = levels(program(name), Schedule(8, 2 if program(name).block else 1, 2), 31, 3)
     assert list(found) == list(LEVELS[:2] if program(name).maps else LEVELS)
     for schedule in found.values():
@@ -214,7 +208,7 @@ def test_every_level_means_the_same(name, interpreted_kernels):
 @pytest.mark.parametrize(("name", "schedule", "said"), [
     ("softmax", Schedule(8, parts=2), "written in a second sweep"),
     ("variance", Schedule(8, parts=40), "it has 31 elements")])
-def test_a_schedule_that_a_program_cannot_follow_is_refused(name, schedule, said, interpreted_kernels):
+def test_a_schedule_that_a_program_cannot_follow_is_refused(name, schedule, said, plain_kernels):
     with pytest.raises(LoweringError, match=said):
         check(name, inputs(name, 31), "float64", schedule)
 
@@ -233,7 +227,7 @@ def test_the_cost_model_knows_what_is_slower():
 
 
 @pytest.mark.parametrize("name", ["moment_of_inertia", "center_of_mass_inertia", "attention", "farthest_from_centroid_2d", "barlow_twins", "moe_routing"])
-def test_loops_over_short_columns_are_written_out(name, interpreted_kernels, monkeypatch):
+def test_loops_over_short_columns_are_written_out(name, plain_kernels, monkeypatch):
     if program(name) is None:
         pytest.skip("the search finds no form")
     monkeypatch.setattr(kernels, "MANY", 8)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowered import interpreted, plain_module
+from lowered import interpreted
 
 import redfuser_algebra.language.functions as ra
 from redfuser_algebra.catalogue import operators
@@ -28,7 +28,6 @@ from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.prove.by_distribution import equal
 from redfuser_algebra.prove.certificate import certify
-from redfuser_algebra.run import kernels
 from redfuser_algebra.run.cpu import run_cpu
 from redfuser_algebra.run.reference import fused_by_chunks, fused_by_tree, reference
 
@@ -215,12 +214,6 @@ def test_a_wrong_join_is_found_out(wrong):
 def _swapped(joined):
     names = ("h", "q1")
     return {symbol(n, ()): symbol(n + "'", ()) for n in names} | {symbol(n + "'", ()): symbol(n, ()) for n in names}
-
-
-@pytest.fixture
-def plain_kernels(monkeypatch):
-    monkeypatch.setattr(kernels, "load", plain_module)
-    monkeypatch.setattr(kernels, "_kernels", {})
 
 
 SCHEDULES = (Schedule(16), Schedule(4), Schedule(3, 1, 2, 2), Schedule(2, 1, 1, 5))

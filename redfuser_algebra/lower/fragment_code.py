@@ -8,7 +8,7 @@ import re
 from types import MappingProxyType
 
 from redfuser_algebra.language.expr import Expr, subterms
-from redfuser_algebra.language.names import PRIME, symbol_names
+from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
 from redfuser_algebra.lower.functions import Function, Leaf, Scope, indented
 from redfuser_algebra.lower.inlining import inlined
