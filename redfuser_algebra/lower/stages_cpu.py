@@ -22,8 +22,8 @@ from redfuser_algebra.lower.tile import TileProgram, Update, Value
 PIECE, STRIP, LINE, PAGES = 384, 128, 64, 4
 """Elements of a tile to fold between two looks ahead, those of a strip, bytes that memory gives at a time, and from how many
 pages at once (one after another they take a sixth longer: each core has to find anew what comes next at each page).  Of two inputs
-in float32 a piece is 48 lines, as many as a core waits for at a time: with a third more a row takes 6 % longer, with twice as
-many 25 %.  Strips of twice the length take a tenth longer."""
+in float32 a piece is 48 lines, as many as a core waits for at a time; with up to three times as many a row takes as long or
+up to 4 % longer.  Strips of twice the length take a tenth longer."""
 
 SOUGHT = 256
 """Elements of which the largest is found by vectors before one of them is looked for."""
