@@ -132,7 +132,7 @@ def cases(rng):
             (products, products.bind(x=either), of_logarithms(either))]
 
 
-@pytest.mark.parametrize("value", [1e300, -1e200, 1e-300, 5e-324])
+@pytest.mark.parametrize("value", [1e300, -1e200, 5e-324])
 def test_products_of_numbers_at_the_ends_of_the_range(value):
     op = ra.operators["prod_scaled"]
     for length in (1, 2, 7, 300):
