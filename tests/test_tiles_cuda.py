@@ -47,6 +47,13 @@ def headed(Q: "g h m k", K: "g l k", V: "g l j", slope: "h", scale: float = 0.3)
 
 
 @ra.operator
+def paired(Q: "h m k", P: "m k", K: "l k", R: "l k", V: "l j"):
+    S = ra.sum(Q * K - P * R, "k") * 0.3 - ra.sum(K * K + R * R, "k") * 0.05
+    w = ra.exp(S - ra.max(S, "l"))
+    return ra.sum(w * V, "l") / ra.sum(w, "l")
+
+
+@ra.operator
 def headed_with_bias(Q: "h m k", K: "l k", V: "l j", B: "m l", keep: "h l", scale: float = 0.3):
     S = ra.sum(Q * K, "k") * scale + B
     w = (keep > 0) & (ra.index("l") <= ra.index("m") + 40 * ra.index("h"))
@@ -126,7 +133,7 @@ def test_attention_on_ragged_lengths(name, columns, lengths):
 @needs_toolchain
 @pytest.mark.parametrize(("operator", "sizes"), [(gated, {"m": 20, "l": 70, "k": 20, "j": 33}), *slow(
     (gated, {"m": 70, "l": 130, "k": 64, "j": 64}), (biased, {"h": 2, "m": 16, "l": 75, "k": 64, "j": 32, "i": 16}),
-    (headed_with_bias, {"h": 3, "m": 30, "l": 75, "k": 64, "j": 32}), (headed_with_bias, {"h": 3, "m": 30, "l": 76, "k": 20, "j": 33}))])
+    (headed_with_bias, {"h": 3, "m": 30, "l": 75, "k": 64, "j": 32}), (paired, {"h": 3, "m": 30, "l": 76, "k": 20, "j": 33}))])
 def test_operators_that_have_no_name(operator, sizes):
     made = made_up(operator)
     is_right(made, sized(made, **sizes))

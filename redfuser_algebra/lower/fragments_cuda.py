@@ -57,16 +57,16 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
         for panel in range(width // 128):
             there = i4((chunk + 8 * panel) * CHUNK) < columns
             for i in range(height * 8 // threads):
-                place = further(start, i * (threads // 8), 8 * panel, width, height)
-                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (first + i4(i * (threads // 8)) < rows), i4(16), i4(0)))
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
     else:
         first, column = i4(thread >> 5), i4(thread & 31)
         start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
         for part in range(width // SIZE // 32):
             there = i4(column + 32 * part) < columns
             for i in range(height * 32 // threads):
-                place = further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
-                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (first + i4(i * (threads // 32)) < rows))
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 '''
 
 _LEFT = '''
