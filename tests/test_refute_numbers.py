@@ -35,6 +35,7 @@ FRACTIONS = st.fractions(-100, 100, max_denominator=64)
 # values: the same input gives the same answer as the operator's own reference
 
 def setting_of(operator, inputs, field):
+    inputs = operator.signature.completed(inputs)
     terms = subterms(*operator.outputs)
     axes = tuple(dict.fromkeys(axis for term in terms for axis in (
         *term.axes, *((term.axis,) if term.op in ("reduce", "index", "size") else ()))))
