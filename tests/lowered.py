@@ -57,12 +57,18 @@ def plain_module(text, name):
         return given[0] if given and callable(given[0]) else lambda function: function
 
     _, _, body = text.partition("inf, nan = np.inf, np.nan\n")
-    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": MagicMock(), "binding": MagicMock(), "types": None, "inf": np.inf, "nan": np.nan,
+    names = {"math": math, "np": np, "njit": as_it_is, "intrinsic": as_it_is, "prange": range, "ir": MagicMock(), "binding": MagicMock(),
+             "types": None, "inf": np.inf, "nan": np.nan,
              "f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64, "b1": np.bool_}
     exec(compile(body, name, "exec"), names)
-    names |= {"PART": {}, "LOOP": {}, "multiply": multiplied, "larger": np.maximum, "smaller": np.minimum, **dict.fromkeys(("exp4", "exp8", "decay4", "decay8"), np.exp), "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
-              "fill": np.ndarray.fill, "copy": lambda source, target: np.copyto(target, source),
-              "finite": np.isfinite, "anchored": lambda x: x if np.isfinite(x) else type(x)(0), "times": lambda factor, x: type(x)(0) if x == 0 else factor * x, "comes_first": comes_first, "precedes": precedes, "ordered": ordered, "highest": highest, "left_over": left_over, "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape)}
+    names |= {
+        "PART": {}, "LOOP": {}, "wide_vectors": lambda: None, "seldom": lambda: None, "touch": lambda array, place: None,
+        "empty": np.empty, "shaped": lambda array, shape: array.reshape(-1)[:math.prod(shape)].reshape(shape),
+        "fill": np.ndarray.fill, "copy": lambda source, target: np.copyto(target, source), "multiply": multiplied,
+        "larger": np.maximum, "smaller": np.minimum, **dict.fromkeys(("exp4", "exp8", "decay4", "decay8"), np.exp),
+        "finite": np.isfinite, "anchored": lambda x: x if np.isfinite(x) else type(x)(0),
+        "times": lambda factor, x: type(x)(0) if x == 0 else factor * x,
+        "comes_first": comes_first, "precedes": precedes, "ordered": ordered, "highest": highest, "left_over": left_over}
     return types.SimpleNamespace(**names)
 
 

@@ -1,7 +1,8 @@
 """The rules of the house, read from the source with `ast`: who may import whom, which part may use which package,
 and how large a module or a function may be. Nothing here imports the package.
 
-A rule is a function from (path, nodes, source) to complaints, where `nodes` are those of the tree as `walk` gives them; every rule is shown a source that it must refuse.
+A rule is a function from (path, nodes, source) to complaints, where `nodes` are those of the tree as `walk` gives them;
+every rule is shown a source that it must refuse.
 """
 
 import ast

@@ -28,7 +28,8 @@ class MeanPrinter(OrderedPrinter):
     @cached_property
     def means(self) -> dict[str, _Carried]:
         """The pivots that are carried: means of elements as they lie in memory, of rows one by one."""
-        updates = {u.name: u for u in self.program.updates if u.monoid == "sum" and u.mask is None and u.lift.op == "input" and not self.program.columns(u.lift.axes)}
+        plain = (u for u in self.program.updates if u.monoid == "sum" and u.mask is None and u.lift.op == "input")
+        updates = {u.name: u for u in plain if not self.program.columns(u.lift.axes)}
         if self.signature.real != "f8":
             return {}
         found = {v.name: updates[v.mean_of] for v in self.program.values if v.mean_of in updates and v.name in self.storage.moving}
