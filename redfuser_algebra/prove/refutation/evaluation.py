@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 
@@ -62,6 +63,8 @@ class Node:
         shape = list(self.value.shape)
         if shape[dim] not in (1, length):
             raise Unsupported(f"an axis of {shape[dim]} elements where another part has {length}")
+        if shape[dim] == length and self.fixed.shape == self.value.shape:
+            return self
         shape[dim] = length
         return Node(np.broadcast_to(self.value, shape), np.broadcast_to(self.fixed, shape))
 
@@ -144,8 +147,7 @@ class Evaluation:
             value = np.frompyfunc(function, len(nodes), 1)(*(node.value for node in nodes))
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise Unsupported(str(error)) from error
-        fixed = np.logical_and.reduce(np.broadcast_arrays(*(node.fixed for node in nodes)))
-        return Node(np.asarray(value, object), fixed)
+        return Node(np.asarray(value, object), reduce(np.logical_and, (node.fixed for node in nodes)))
 
     def order(self, term: Expr, a: Node, b: Node, sides: tuple[Expr, ...]) -> np.ndarray:
         """−1, 0 or 1 for each pair; a pair that is not certainly one of them is open.

@@ -73,7 +73,7 @@ def _gather(weights: dict[Expr, np.ndarray], evaluation: Evaluation, term: Expr,
     for dim in range(1, pulled.ndim):
         if shape[dim] == 1 and pulled.shape[dim] > 1:
             pulled = np.add.reduce(pulled, axis=dim, keepdims=True)
-    pulled = np.broadcast_to(pulled, shape)
+    pulled = pulled if pulled.shape == shape else np.broadcast_to(pulled, shape)
     weights[term] = pulled if term not in weights else weights[term] + pulled
 
 
