@@ -84,7 +84,7 @@ def inputs_of(operator: ra.Operator, lengths: dict[str, int], seed: int) -> dict
     """Inputs of the kind for which the results are steady, or as the catalogue draws them if the lengths are its own."""
     entry, rng = _entry(operator), np.random.default_rng(seed)
     if entry and all(length == SIZES.get(axis, 3) for axis, length in lengths.items() if axis != "l"):
-        given = entry.inputs(rng, lengths.get("l", LENGTH))
+        given = operator.signature.completed(entry.inputs(rng, lengths.get("l", LENGTH)))
         if all(given[name].shape == tuple(lengths[axis] for axis in axes) for name, axes in operator.inputs.items()):
             return {name: given[name] for name in operator.inputs}
     kinds = draws(operator)
