@@ -90,6 +90,31 @@ def continued(x: "l"):
     return scan(lambda h: 1 / (x + h), "l", 1.0)
 
 
+@operator
+def decayed(x: "l", w: "l"):
+    """Weights that decay by w² at each element, and the mean under them: a sum of e^(c_N − c_l), kept at the c of now."""
+    decays = ra.exp(scan(lambda h: h + ra.log(w**2), "l") - cumulative(ra.sum, ra.log(w**2), "l"))
+    return ra.sum(decays * x, "l"), ra.sum(decays * x, "l") / ra.sum(decays, "l")
+
+
+@operator
+def broken(z: "l", V: "l v"):
+    """A stick of which each element takes a share, and what its first pieces are worth: exponentials of sums, and 1/products."""
+    rest = cumulative(ra.sum, ra.log(1 - ra.sigmoid(z)), "l")
+    return ra.sum(ra.sigmoid(z) * ra.exp(rest - ra.log(1 - ra.sigmoid(z))) * V, "l"), ra.sum(z / cumulative(ra.prod, 1 + z**2, "l"), "l")
+
+
+def decayed_by_hand(x, w):
+    total = loop(lambda h, e, d: d * d * h + e, 0.0, x, w)[-1]
+    return total, total / loop(lambda h, d: d * d * h + 1, 0.0, w)[-1]
+
+
+def broken_by_hand(z, V):
+    share = 1 / (1 + np.exp(-z))
+    left = np.concatenate([[1], np.cumprod(1 - share)[:-1]])
+    return (share * left) @ V, (z / np.cumprod(1 + z**2)).sum()
+
+
 def queued(x):
     w = loop(lambda w, e: max(0.0, w + e), 0.0, x)
     return w[-1], max(w)
@@ -107,6 +132,7 @@ REFERENCES = {
     changes: lambda x: np.abs(np.diff(x)).sum(),
     quadratic: lambda x: (np.cumsum(x - x.mean()) ** 2).sum(),
     continued: lambda x: loop(lambda h, e: 1 / (e + h), 1.0, x)[-1],
+    decayed: decayed_by_hand, broken: broken_by_hand,
     running: lambda x: (np.cumsum(x), np.maximum.accumulate(x), np.cumsum(x) - x),
 }
 SIZES = {"d": 2, "v": 3}
@@ -376,7 +402,7 @@ def test_what_is_kept_for_several_results_is_kept_once():
     assert primary(cascades(both)).reductions[1].monoid == "compose"
 
 
-@pytest.mark.parametrize("op", [queue, changes, quadratic, continued, operators["crf_log_partition"]], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [queue, changes, quadratic, continued, broken, operators["crf_log_partition"]], ids=lambda op: op.name)
 def test_a_certificate_proves_the_matrices_and_claims_no_commutativity(op):
     certificate = fuse(op).certify(examples=5)
     proved = {row.id for row in certificate.rows if row.verdict == "proved"}

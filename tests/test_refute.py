@@ -261,6 +261,15 @@ REFUTED = {
     "softmax weights in bfloat16": ("rounding", lambda x, y: ra.sum(
         ra.cast(ra.exp(x - ra.max(x, "l")), "bfloat16") * y, "l")),
     "an 8-bit float written out": ("rounding", lambda x, y: ra.sum(nearest_e4m3(x / (ra.max(ra.abs(x), "l") / 448.0)) * y, "l")),
+    "winsorised at two deviations": ("unbounded-rank", lambda x, y: ra.sum(
+        ra.clip(x, ra.mean(x, "l") - 2 * ra.std(x, "l"), ra.mean(x, "l") + 2 * ra.std(x, "l")), "l")),
+    "rounded, clipped and scaled back": ("rounding", lambda x, y: ra.sum(
+        ra.clip(ra.round(x / (ra.max(ra.abs(x), "l") / 127)), -128, 127) * (ra.max(ra.abs(x), "l") / 127), "l")),
+    "a quantile near the end": ("order-statistic", lambda x, y: ra.quantile(x, "l", 0.95)),
+    "runs about the mean": ("threshold", lambda x, y: ra.count(
+        (x > ra.mean(x, "l")) != ra.previous(x > ra.mean(x, "l"), "l"), "l")),
+    "points in an ellipse of their own": ("threshold", lambda x, y: ra.count(
+        (x - ra.mean(x, "l")) ** 2 / ra.var(x, "l") + (y - ra.mean(y, "l")) ** 2 / ra.var(y, "l") < 2, "l")),
     "behind an epilogue": ("unbounded-rank", lambda x, y: 0.5 * ra.exp(ra.sum(ra.abs(x - ra.mean(x, "l")), "l"))),
 }
 

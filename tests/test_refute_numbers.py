@@ -69,7 +69,7 @@ def test_values_are_those_of_the_reference(name, rng):
     entry = operators.entry(name)
     operator, inputs = entry.operator, entry.inputs(rng, max(7, entry.shortest))
     with working(BALLS):
-        setting = setting_of(operator, inputs, BALLS)
+        setting = setting_of(operator, operator.signature.completed(inputs), BALLS)
         evaluation = evaluated(setting)
         values = [evaluation.node(output).value for output in operator.outputs]
     expected = entry.reference(**inputs)

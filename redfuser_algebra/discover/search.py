@@ -6,6 +6,7 @@ DESIGN §3.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
@@ -19,6 +20,7 @@ from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.encode import sees_pivot
+from redfuser_algebra.discover.exponentials import exponentiated
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Recurred
 from redfuser_algebra.discover.fractions import projective
@@ -168,11 +170,26 @@ class Search:
         if found is None:
             raise Unmoved(reduction.body, f"{reduction.monoid} of elements that see those before them is no step of one number")
         try:
-            matrix, k = self._matrix(reduction, found)
-            self.recurrences.append(recurred(reduction.name, k, matrix))
-            return matrix.read(k)
+            return self._followed(reduction, found)
         except NotClosed as refusal:
-            return self._fraction(reduction, found, refusal)
+            value = self._exponentiated(reduction, found)
+            return self._fraction(reduction, found, refusal) if value is None else value
+
+    def _followed(self, reduction: Reduction, found: Recurrence) -> Expr:
+        """What a matrix comes to that follows a recurrence.  Raises NotClosed."""
+        matrix, k = self._matrix(reduction, found)
+        self.recurrences.append(recurred(reduction.name, k, matrix))
+        return matrix.read(k)
+
+    def _exponentiated(self, reduction: Reduction, found: Recurrence) -> Expr | None:
+        """What a matrix of exponentials comes to, or None; NaN where a result that it sees no more is infinite, since ∞ − ∞ is."""
+        ends = [(r.symbol, recurrence(r, self.axis, self.facts.moves)) for r in self.cascade.reductions if r.monoid == "compose"]
+        over, unseen = exponentiated(found, ends)
+        if over is not None:
+            with suppress(NotClosed):
+                ends = [self.results[result.name] for result in unseen]
+                return reduce(lambda value, end: value + (end - end), ends, self._followed(reduction, over))
+        return None
 
     def _fraction(self, reduction: Reduction, found: Recurrence, refusal: NotClosed) -> Expr:
         """A state that is a fraction of two that a matrix follows.  Raises Unmoved."""

@@ -14,7 +14,7 @@ from redfuser_algebra.discover.refusal import Refusal
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import Scalar
-from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
+from redfuser_algebra.prove.refutation.bounded import of_finite_rank, rounds_with_pivots, windowed
 from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_discrete
 from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
 from redfuser_algebra.prove.refutation.independence import Found, independent
@@ -22,12 +22,12 @@ from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, wo
 from redfuser_algebra.prove.refutation.patterns import seen_by_order, told_apart
 from redfuser_algebra.prove.refutation.problem import Problem, posed
 from redfuser_algebra.prove.refutation.rank import certainly_not_zero, determinants
-from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, PAIRWISE, ROUNDING, THRESHOLD, UNBOUNDED_STATE, blame
+from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STATISTIC, PAIRWISE, ROUNDING, THRESHOLD, UNBOUNDED_STATE, blame, choices
 from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
-_FOR_RANKS = 3
-"""How much more is spent where elements are put in order."""
+_FOR_RANKS, _FOR_CHOICES = 3, 1
+"""How much more is spent where elements are put in order, and where they are compared."""
 BUDGET = 1_500_000
 """Array entries after which no new experiment is started: a second or two."""
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -62,7 +62,9 @@ def _sought(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget
     effort = Effort(budget)
     for values in _parameters(params or {}):
         problem = posed(cascade, assume, values, behind, again)
-        effort.left += _FOR_RANKS * budget if problem.growing and not behind else 0
+        if not behind:
+            compares = bool(choices(refusal.reduction.source, cascade.axis))
+            effort.left += (_FOR_RANKS if problem.growing else _FOR_CHOICES * compares) * budget
         if problem.coordinates and not effort.over:
             try:
                 found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
@@ -144,7 +146,7 @@ def _suspects(problem: Problem, refused: str) -> list[Reduction]:
 
 def _of_jumps(problem: Problem, reduction: Reduction, refusal: Refusal, found: Crossed) -> Crossings | None:
     ranked = reduction.source.attrs[2] in problem.growing
-    of_kind = ROUNDING if refusal.rounding else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
+    of_kind = ROUNDING if refusal.rounding or rounds_with_pivots(reduction, problem.axis) else THRESHOLD if reduction.monoid in ("sum", "prod") else ENVELOPE
     reason = ONLINE if problem.behind else ORDER_STATISTIC if ranked else of_kind
     draft = Crossings(reason, reduction, problem, found.prefix, found.columns, {}, found.jumps)
     minors = draft.minors()

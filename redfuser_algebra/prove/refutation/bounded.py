@@ -6,6 +6,7 @@ that compares the position with a constant may look at a bounded window only.  N
 from __future__ import annotations
 
 from redfuser_algebra.algebra.functions import COMPARISONS
+from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 
@@ -85,8 +86,18 @@ def of_finite_rank(reduction: Reduction, axis: str, others: frozenset[str] = fro
         mask is None or separation.one_sided(mask))
 
 
+def rounds_with_pivots(reduction: Reduction, axis: str) -> bool:
+    """Whether a body rounds what is made of elements and pivots."""
+    separation = Separation(axis)
+    return any(term.op in ROUNDINGS and not separation.one_sided(term) for term in subterms(reduction.body))
+
+
+_FEW = 4
+"""So many first elements may be treated apart: what is asked for is far more than they can carry."""
+
+
 def windowed(terms: list[Expr], axis: str) -> bool:
-    """Whether some formula compares a position along the axis with anything but another position or a result."""
+    """Whether some formula compares a position along the axis with anything but another position, a result, or one of the first few."""
     return any(_bounds_position(term, axis) for term in terms if term.op in _COMPARED)
 
 
@@ -103,4 +114,8 @@ def _bounds_position(term: Expr, axis: str) -> bool:
         return False
     others = [arg for arg, has in zip(term.args, positioned, strict=True) if not has]
     plain = [arg.op == "index" for arg, has in zip(term.args, positioned, strict=True) if has]
-    return not all(plain) or any(arg.op not in ("index", "symbol", "reduce") for arg in others)
+    return not all(plain) or any(arg.op not in ("index", "symbol", "reduce") and not _is_small(arg) for arg in others)
+
+
+def _is_small(term: Expr) -> bool:
+    return term.op == "const" and 0 <= term.value <= _FEW

@@ -13,10 +13,11 @@ from itertools import chain
 
 import numpy as np
 
+from redfuser_algebra.discover.recurrence import is_ordered
 from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import subterms
-from redfuser_algebra.prove.refutation.elements import ALL, OWN, Domain, Shape, crossing_levels, mapped, ramps, skewed
+from redfuser_algebra.prove.refutation.elements import ALL, OWN, Domain, Shape, crossing_levels, mapped, ramps, skewed, spread, zigzags
 from redfuser_algebra.prove.refutation.evaluation import Choice, Effort, Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import gradient
 from redfuser_algebra.prove.refutation.independence import domains_of
@@ -26,6 +27,8 @@ from redfuser_algebra.prove.refutation.rank import Basis, certainly_not_zero
 from redfuser_algebra.prove.refutation.turns import turns
 
 _HALVINGS = 16
+_TURNS = 4
+"""In how many parts many jumps are looked at: the first may be enough."""
 BITS = 320
 """The precision of the balls that a crossing is certified with."""
 
@@ -64,11 +67,14 @@ class Crossed:
 
 def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed | None:
     """Enough independent crossings of a discrete reduction, seen in the outputs, or None."""
-    count, width = problem.order * 3 // 2, len(problem.coordinates)
     rounding = any(term.op in ROUNDINGS for term in subterms(reduction.source))
+    count, width = problem.order * 2 if rounding else problem.order * 3 // 2, len(problem.coordinates)
     met = False
     for domains, always in [([skewed] * width, True)] if rounding else domains_of(problem):
-        shapes = chain(ramps(count, width, OWN, crossing_levels(count)), turns(problem, reduction, domains, effort))
+        plain = list(ramps(count, width, OWN, crossing_levels(count)))
+        if is_ordered(reduction.source, problem.axis):
+            plain += zigzags(count, width, crossing_levels(count))
+        shapes = chain(plain, turns(problem, reduction, domains, effort), *map(spread, plain))
         for shape in shapes if always or not met else ():
             search = _Search(problem, reduction, mapped(shape.prefix, domains), shape, domains, effort)
             found = search.run()
@@ -81,7 +87,8 @@ def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed |
 def is_discrete(problem: Problem, reduction: Reduction) -> bool:
     """Whether a reduction does not change when the elements change a little: a count, a position, a truth."""
     field = RATIONAL if problem.rational else balls(BITS)
-    shape = next(ramps(3, len(problem.coordinates), ALL))
+    plain = next(ramps(3, len(problem.coordinates), ALL))
+    shape = next(spread(plain), plain)
     for domains, _ in domains_of(problem):
         try:
             with working(field):
@@ -109,7 +116,10 @@ class _Search:
         with working(basis.field):
             for pool in self.pools:
                 try:
-                    self._extend(basis, self._narrowed(list(self._scanned(pool))))
+                    jumps = list(self._scanned(pool))
+                    for turn in range(_TURNS):
+                        if len(basis) < self.problem.order:
+                            self._extend(basis, self._narrowed(jumps[turn::_TURNS]))
                 except Unsupported:
                     continue
                 if len(basis) >= self.problem.order:
@@ -119,10 +129,18 @@ class _Search:
         return None
 
     def _extend(self, basis: Basis, jumps: list[Jump]) -> None:
-        if jumps:
+        """Accept the jumps that are certain; one that cannot be evaluated over its interval spoils no other."""
+        if not jumps:
+            return
+        try:
             rows, kept = certified(self.problem, self.prefix, self.moving, jumps, self.reduction)
-            if kept:
-                basis.extend(rows, kept, self.problem.order)
+        except Unsupported:
+            half = len(jumps) // 2
+            for part in (jumps[:half], jumps[half:]) if half else ():
+                self._extend(basis, part)
+            return
+        if kept:
+            basis.extend(rows, kept, self.problem.order)
 
     def _values(self, suffixes: Sequence[np.ndarray]) -> tuple[list | None, np.ndarray]:
         return _discrete(self.problem, self.reduction, self.prefix, suffixes, self.effort)

@@ -6,7 +6,7 @@ them monotonically into what the operator is defined for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations, product
@@ -22,6 +22,7 @@ OWN, OTHERS, ALL = "own", "others", "all"
 
 _BEND, _MIRROR, _FAR = 26, 60, 1000
 _QUARTER = Fraction(1, 4)
+_RIDGE = Fraction(5, 4)
 _MOST = 3
 """Coordinates that are tried in turn; an element with more of them has more of the same kind."""
 
@@ -110,6 +111,15 @@ def still(count: int, width: int) -> np.ndarray:
     return np.full((count, width), STILL, object)
 
 
+def spread(shape: Shape) -> Iterator[Shape]:
+    """The same with numbers of their own where all elements were alike; nothing if they were so nowhere."""
+    prefix, alike = shape.prefix.copy(), (shape.prefix == shape.prefix[:1]).all(axis=0)
+    for at in np.flatnonzero(alike):
+        prefix[:, at] = [Fraction((7 + 4 * int(at)) * k % 26 + 1, 2) for k in range(len(prefix))]
+    if alike.any():
+        yield replace(shape, prefix=prefix)
+
+
 def ramps(count: int, width: int, moves: str, values: list[Fraction] | None = None, step: int = 1) -> Iterator[Shape]:
     """1, 2, 3, … along one coordinate; suffixes of one element steer one coordinate each, through `values`.
 
@@ -134,6 +144,14 @@ def walks(count: int, width: int) -> Iterator[Shape]:
             prefix = still(count, width)
             prefix[:, along] = numbers
             yield Shape(prefix, (_steering(values, width, along, along),), (along,), scalable=True)
+
+
+def zigzags(count: int, width: int, values: list[Fraction]) -> Iterator[Shape]:
+    """Numbers above and below by turns, each by an amount of its own, for what counts how often neighbours differ."""
+    for along in range(min(width, _MOST)):
+        prefix = still(count, width)
+        prefix[:, along] = [Fraction((-1) ** at * (11 * at % 53 + 1)) for at in range(count)]
+        yield Shape(prefix, (_steering(values, width, along, along),), (along,))
 
 
 def crowds(count: int, width: int) -> Iterator[Shape]:
@@ -168,6 +186,16 @@ def centred(count: int, width: int) -> Iterator[Shape]:
         yield Shape(_ramp(count, width, along), (pool,), (along,))
 
 
+def far_pads(count: int, width: int, often: int) -> Iterator[Shape]:
+    """A ramp with suffixes `often` times as long, almost all below it or almost all above: for quantiles near either end."""
+    length = often * count
+    for along in range(min(width, _MOST)):
+        few = strides(list(range(4 * count)))
+        for below in (True, False):
+            pool = [_far(length, width, along, some if below else length - some) for some in few]
+            yield Shape(_ramp(count, width, along), (pool,))
+
+
 def scaled(count: int, width: int) -> Iterator[Shape]:
     """A ramp at several scales, with suffixes of one element that steer in small steps: sums over the largest then hold few or many."""
     steered = strides([4 * k + Fraction(3, 13) for k in range(-20, 160)])
@@ -185,18 +213,36 @@ def ridges(count: int, width: int, often: int = 1) -> Iterator[tuple[Shape, Stee
     for along in range(min(width, _MOST)):
         prefix = still(count, width)
         prefix[:, along] = [1 + Fraction(at, 2 * count) for at in range(count)]
-        for steered in (along, *(other for other in range(min(width, _MOST)) if other != along and often == 1)):
-            yield Shape(prefix, (), tuple(range(width))), partial(_repeated, often, width, along, steered)
+        shape = Shape(prefix, (), tuple(range(width)))
+        for made in (shape, *spread(shape)):
+            for steered in (along, *(other for other in range(min(width, _MOST)) if other != along and often == 1)):
+                yield made, partial(_repeated, often, width, along, steered)
+            if often > 1:
+                yield made, partial(_mirrored, often, width, along)
 
 
 def _repeated(often: int, width: int, along: int, steered: int, value: Fraction) -> np.ndarray:
     return np.repeat(_steering([value], width, along, steered)[0], often, axis=0)
 
 
+def _mirrored(often: int, width: int, along: int, value: Fraction) -> np.ndarray:
+    """Elements as far above the middle of a ridge as below it: they steer the spread, and leave the mean there."""
+    suffix = still(often, width)
+    suffix[:, along] = [_RIDGE + (-1) ** at * value for at in range(often)]
+    return suffix
+
+
 def _padding(count: int, width: int, along: int, low: int, high: int) -> np.ndarray:
     suffix = _ramp(count, 1, 0).repeat(width, axis=1) + STILL
     suffix[:, along] = [Fraction(-_FAR - at) if at < low else Fraction(_FAR + at) if at < low + high else
                         Fraction(count, 2) + Fraction(at + 1, _FAR) for at in range(count)]
+    return suffix
+
+
+def _far(count: int, width: int, along: int, high: int) -> np.ndarray:
+    """So many of the elements above a ramp, the others below it, but above 0."""
+    suffix = still(count, width)
+    suffix[:, along] = [Fraction(_FAR + at) if at < high else Fraction(1, 2 + at) for at in range(count)]
     return suffix
 
 

@@ -140,9 +140,9 @@ def _to_picked(evaluation: Evaluation, term: Expr, weight: np.ndarray, dim: int)
     picked, length = evaluation.picked[term], evaluation.setting.sizes[term.axis]
     if term.count is not None:
         own = evaluation.setting.dim(term.attrs[2])
-        parts = [_scattered(evaluation, np.take(picked, [k], axis=own), np.take(weight, [k], axis=own), dim, length)
-                 for k in range(picked.shape[own])]
-        return np.add.reduce(parts)
+        weights = (np.take(weight, [k], axis=own) for k in range(picked.shape[own]))
+        read = [(k, each) for k, each in enumerate(weights) if k == 0 or not np.equal(each, 0).all()]
+        return np.add.reduce([_scattered(evaluation, np.take(picked, [k], axis=own), each, dim, length) for k, each in read])
     return _scattered(evaluation, picked, weight, dim, length)
 
 

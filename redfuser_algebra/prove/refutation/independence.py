@@ -14,8 +14,8 @@ import numpy as np
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.prove.refutation.elements import (
-    ALL, OTHERS, OWN, Domain, Shape, centred, circles, crowds, finer, flights, geometric, geometric_negative, geometric_unit,
-    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, unit,
+    ALL, OTHERS, OWN, Domain, Shape, centred, circles, crowds, far_pads, finer, flights, geometric, geometric_negative, geometric_unit,
+    hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, spread, unit,
     walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
 from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
@@ -30,7 +30,9 @@ SPARE = 2
 _CHUNK, _SEEN, _LOOKS = 36, 4, 8
 _BITS = (640, 1536, 8192)
 _PROMISING = 6
-_CROWD = 6
+_FAR = 26
+"""How many times as long a suffix is that moves ranks by less than its length: to a twentieth of the elements and back."""
+_CROWD = 14
 """How many elements steer together, of each that is asked for."""
 _POWERS = {positive: geometric, negative: geometric_negative, unit: geometric_unit}
 _SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
@@ -78,13 +80,14 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
         if not used or always:
             shapes = list(_simple(problem, domains))
             fields = (RATIONAL, balls(_BITS[0])) if problem.rational else (balls(_BITS[0]),)
-            if any(_has_values(problem, shapes[0], domains, field, effort) for field in fields):
+            if any(_has_values(problem, shape, domains, field, effort) for field in fields for shape in (shapes[0], *spread(shapes[0]))):
                 used.append(domains)
                 yield from ((shape, domains) for shape in shapes)
+    for often in (1, *(() if problem.growing else (_CROWD * problem.order,))) if used else ():
+        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often))
     for domains in used:
         yield from ((shape, domains) for shape in _others(problem, reduction, domains))
-    for often in (1, _CROWD * problem.order) if used else ():
-        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often))
+        yield from ((made, domains) for shape in _simple(problem, domains) for made in spread(shape))
 
 
 def _has_values(problem: Problem, shape: Shape, domains: list[Domain], field: Field, effort: Effort) -> bool:
@@ -148,7 +151,7 @@ def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     if problem.rational and len(problem.ranked) > 1:
         yield from centred(count, width)
     if problem.ranked:
-        yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2))
+        yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2), far_pads(count, width, _FAR))
     if problem.copies:
         yield from flights(count, width)
     yield from ramps(count, width, OWN)

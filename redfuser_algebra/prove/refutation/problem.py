@@ -18,10 +18,13 @@ from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.discover.search import keeps_ever_more
 from redfuser_algebra.language.binding import number_at
 from redfuser_algebra.language.cascade import Cascade, Reduction
-from redfuser_algebra.language.expr import Expr, rewritten, substitute, subterms
+from redfuser_algebra.language.expr import Expr, const, rewritten, substitute, subterms
 from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
 from redfuser_algebra.prove.refutation.gradient import evaluated, gradient
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field
+
+ONE = const(1)
+"""The factor that is none."""
 
 Coordinate = tuple[str, tuple[int, ...]]
 """One number of an element: the input, and the place on its other axes."""
@@ -238,8 +241,9 @@ def posed(cascade: Cascade, assume: tuple[Expr, ...], given: Mapping[str, Fracti
     (`reassociate=True`) is left out: what it would refuse, the user has allowed.  Where parts are to merge (`behind`), a map
     stands for the states that it goes on from.  `again` says which inputs are another one once more.
     """
-    cascade = replace(cascade, reductions=tuple(_regrouped(reduction) for reduction in cascade.reductions))
-    results = {reduction.symbol: reduction.source for reduction in cascade.reductions}
+    reductions = [_regrouped(reduction) for reduction in cascade.reductions]
+    results = {reduction.symbol: _factored(reduction.source, cascade.axis) for reduction in reductions}
+    cascade = replace(cascade, reductions=tuple(_without_factors(reduction, cascade.axis) for reduction in reductions))
     seen = tuple(reduction.symbol for reduction in cascade.reductions) if behind and cascade.maps else cascade.outputs
     outputs = tuple(substitute(_unrounded(output), results) for output in seen)
     terms = subterms(*outputs, *assume)
@@ -276,6 +280,40 @@ def _regrouped(reduction: Reduction) -> Reduction:
     body, mask, count = (None if part is None else _unrounded(part)
                          for part in (reduction.body, reduction.mask, reduction.count))
     return Reduction(reduction.name, reduction.monoid, body, mask, count, _unrounded(reduction.source))
+
+
+def _factored(expr: Expr, axis: str) -> Expr:
+    """An expression in which every sum over the axis has the factors before it that all its terms share."""
+    def outside(term: Expr) -> Expr:
+        if term.op != "reduce" or (term.monoid, term.axis) != ("sum", axis):
+            return term
+        varying, shared = _split(term.body, axis)
+        return Expr("reduce", (varying, *term.args[1:]), term.attrs) * shared if shared is not ONE else term
+
+    return rewritten(expr, outside)
+
+
+def _without_factors(reduction: Reduction, axis: str) -> Reduction:
+    """The sum that is left of a reduction; others are as they were, with such sums inside."""
+    source = _factored(reduction.source, axis)
+    if reduction.monoid != "sum":
+        return replace(reduction, source=source)
+    kept = next(term for term in (source, *source.args) if term.op == "reduce")
+    return replace(reduction, body=_split(reduction.body, axis)[0], source=kept)
+
+
+def _split(term: Expr, axis: str) -> tuple[Expr, Expr]:
+    """The factor of a term that varies along the axis, and the one that does not."""
+    if axis not in term.axes:
+        return ONE, term
+    if term.op == "negative":
+        varying, shared = _split(term.args[0], axis)
+        return -varying, shared
+    if term.op not in ("multiply", "divide"):
+        return term, ONE
+    (first, before), (second, after) = (_split(arg, axis) for arg in term.args)
+    joined = [a if b is ONE else b if a is ONE and term.op == "multiply" else Expr(term.op, (a, b)) for a, b in ((first, second), (before, after))]
+    return joined[0], joined[1]
 
 
 def _unrounded(expr: Expr) -> Expr:

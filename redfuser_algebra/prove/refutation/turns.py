@@ -16,7 +16,7 @@ from redfuser_algebra.prove.refutation.numbers import balls, working
 from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.reason import answers, choices
 
-_BITS, _HALVINGS, _MOST = 128, 9, 64
+_BITS, _HALVINGS, _PATIENCE, _MOST = 128, 14, 7, 64
 _START = sorted({Fraction(64, 63) + sign * Fraction(2) ** k for k in range(-5, 7) for sign in (-1, 1)})
 _CUTS = (Fraction(1, 2), Fraction(15, 32))
 """Where an interval is cut: a tie in its middle is one no more at the next turn."""
@@ -25,7 +25,8 @@ _CUTS = (Fraction(1, 2), Fraction(15, 32))
 def turns(problem: Problem, reduction: Reduction, domains: list[Domain], effort: Effort, often: int = 1) -> Iterator[Shape]:
     """Shapes whose suffixes of `often` elements give different answers; none where nothing is asked, or too few are found."""
     asked = choices(reduction.source, problem.axis)
-    for shape, steered in ridges(2 * problem.order, len(problem.coordinates), often) if asked else ():
+    count = 2 * problem.order if often == 1 else problem.order * 4 // 3
+    for shape, steered in ridges(count, len(problem.coordinates), often) if asked else ():
         values = _Looking(problem, asked, mapped(shape.prefix, domains), steered, domains, effort).values()
         if len(values) >= problem.order and not effort.over:
             yield Shape(shape.prefix, ([steered(value) for value in values],), shape.moving)
@@ -49,7 +50,7 @@ class _Looking:
                 places, cut = sorted(self.seen), _CUTS[turn % 2]
                 between = [a + (b - a) * cut for a, b in zip(places, places[1:], strict=False) if self.seen[a] != self.seen[b]]
                 known.append(len(set(self.seen.values())))
-                if not between or known[-1] >= _MOST or known[-3:-2] == known[-1:] or self.effort.over:
+                if not between or known[-1] >= _MOST or known[-_PATIENCE:-_PATIENCE + 1] == known[-1:] or self.effort.over:
                     break
                 self._look(between[:_MOST])
         except Unsupported:
