@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
 from redfuser_algebra.language.composition import copied_axis
-from redfuser_algebra.language.expr import Expr
+from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.device_code import DeviceFunction, in_dialect
 from redfuser_algebra.lower.device_functions import RowFunctions, in_single, moved, nothing_of
@@ -73,6 +73,18 @@ class ColumnFunction(DeviceFunction):
         if not self.printer.staged:
             return super().place_of(slot)
         return f"({self.argument('begin', 'begin')} + {self.argument('first', 'first')} + {self.own(slot)})"
+
+    def _computed(self, term: Expr, depth: int) -> Code:
+        """A number of an array at a place that is found is chosen, not branched for: behind the branch the compiler would read it by that place, from memory."""
+        if term.op != "where" or term.args[0].op != "equal" or not self._holds_at(term.args[0], term.args[1]):
+            return super()._computed(term, depth)
+        type_, (condition, value, other) = self._type(term, depth), self._args(term)
+        return self._named(Code(f"sel({condition.to('b1').text}, {value.to(type_).text}, {other.to(type_).text})", type_))
+
+    def _holds_at(self, condition: Expr, value: Expr) -> bool:
+        """Whether a value reads an array of the thread's own at the place that a condition asks for."""
+        asked = {arg.axis for arg in condition.args if arg.op == "index" and arg.axis != self.axis}
+        return any(t.op == "symbol" and asked & set(t.axes) for t in subterms(value))
 
     def _read(self, term: Expr) -> Code:
         program = self.printer.program

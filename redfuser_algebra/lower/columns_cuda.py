@@ -75,6 +75,10 @@ class ColumnPrinter(RowPrinter):
 
     # the choice of a kernel
 
+    def _crowded(self) -> bool:
+        """No row has 16 warps."""
+        return False
+
     def _choice(self) -> Choice:
         sizes = [f"sizes[{axis!r}]" for axis in self.columns]
         lines = [line for axis, count in self._counts() for line in self._counted(axis, count)]

@@ -20,6 +20,12 @@ from redfuser_algebra.lower.tile import TileProgram
 SLOTS = 16
 """Elements of a row that a thread holds at a time: of all inputs together, or of each if maps read them again."""
 
+NUMBERS = {16: 96, 8: 176}
+"""Registers that a thread has for elements and a state, by how many warps share the row."""
+
+_WORDS = {"f8": 2, "i8": 2}
+"""Registers that a number takes, if not one."""
+
 _LOADS = {"b1": ("load_truths", ""), "i8": ("load_wholes", " * 8")}
 """How what is no real number is loaded, and the size of one."""
 
@@ -62,7 +68,7 @@ class RowPrinter(KernelPrinter):
         kernel = unmarked("\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)]))
         text = "\n\n".join([kernel, "\n".join(self._host()) + "\n"])
         vector = 16 // BYTES[self.dtype]
-        flight = max(1, SLOTS // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
+        flight = max(1, self._slots() // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
         constants = f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}\nTILE = VECTOR * FLIGHT\nSLOTS = TILE + 1\n"
         body = "\n\n".join([used(accesses(self.dtype) + accesses_of_others(self.dtype), text), constants, text])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs)
@@ -74,8 +80,24 @@ class RowPrinter(KernelPrinter):
         host = Host(self.program, self.signature, self.dtype, self.outputs, self._held())
         return host.lines(host.rows_plan(self._choice(), self.columns))
 
+    def _slots(self) -> int:
+        """Elements that a thread holds."""
+        return 2 * SLOTS if self._crowded() else SLOTS
+
+    def _crowded(self) -> bool:
+        """Whether 16 warps have too few registers for elements that maps read again beside a state (as it was, of the tile and of a vector),
+        and half of the warps, of twice as many elements, have enough."""
+        elements = SLOTS * (len(self.streams) + len(self.functions.made)) * _WORDS.get(self.signature.real, 1)
+        state = 3 * sum(_WORDS.get(type_, 1) for _, type_ in self.functions.state)
+        return bool(self.program.maps) and elements + state > NUMBERS[16] and 2 * elements + state <= NUMBERS[8]
+
     def _choice(self) -> Choice:
-        """How many warps share a row: the least whose tile holds it, or 8 of them in a loop; 4 where nothing is read again and a thread has few tiles."""
+        """How many warps share a row: the least whose tile holds it, or 8 of them in a loop; 4 where nothing is read again and a thread has few tiles.
+
+        Where a state is so large that its threads are better few, 8.
+        """
+        if self._crowded():
+            return Choice(["warps = 8"], "")
         if self.program.maps:
             return Choice(["warps = next((w for w in (1, 2, 4, 8, 16) if length <= 32 * w * TILE), 8)"], "")
         return Choice(["warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8"], "")
