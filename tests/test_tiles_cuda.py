@@ -230,11 +230,12 @@ def test_one_instruction_in_eight_multiplies_matrices():
 
 @needs_toolchain
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [64, 128])
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
-def test_nothing_spills(columns, architecture):
-    made = kernel("causal_attention", "float16")
-    for binary, *_ in made.file.binaries(made.given(sized(made, m=64, l=64, k=columns, j=columns)), architecture):
+@pytest.mark.parametrize(("name", "dtype", "architecture", "sizes"), [
+    *(("causal_attention", "float16", each, {"m": 64, "l": 64, "k": 128, "j": 128}) for each in ("sm_80", "sm_90a")),
+    ("attn_bwd_dq", "float32", "sm_90a", {"l": 1100, "d": 128, "v": 128}), ("double_layernorm", "float32", "sm_80", {"l": 8191})])
+def test_nothing_spills(name, dtype, architecture, sizes):
+    made = kernel(name, dtype)
+    for binary, *_ in made.file.binaries(made.given(sized(made, **sizes)), architecture):
         assert binary.spilled == binary.stack == 0 and binary.shared <= 48 * 1024
 
 
