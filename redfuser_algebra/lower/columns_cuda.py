@@ -5,11 +5,14 @@ goes with them, pass through shared memory, which a block fills with whole piece
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import takewhile
 
 from redfuser_algebra.algebra.monoids import MONOIDS
+from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.lower.column_functions import ColumnFunctions
+from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.host_cuda import Choice
 from redfuser_algebra.lower.rows_cuda import SECTOR, RowPrinter
 from redfuser_algebra.lower.storage import Variable
@@ -224,8 +227,23 @@ class ColumnPrinter(RowPrinter):
     def _loaded(self) -> list[str]:
         if not self.staged:
             return super()._loaded()
-        staged = [line for name in self.staged for line in self._stage(name)]
-        return ["cuda.syncthreads()", *staged, "cuda.syncthreads()", *(self.functions.called(f"make_{name}", {}) for name in self.functions.made)]
+        read = self._read([e for update in self.program.updates for e in update.elements])
+        later = [line for name in self.staged if name not in read for line in self._stage(name)]
+        return self._tile_of(read, ["if length <= slots * span:", *indented(later)] if later else [])
+
+    def _loaded_again(self) -> list[str]:
+        return self._tile_of(self._read([self.program.outputs[place] for place in self.program.maps])) if self.staged else super()._loaded_again()
+
+    def _read(self, formulas: Iterable[Expr]) -> set[str]:
+        """The inputs and producers that formulas read, and what these are made of."""
+        names = {term.name for term in subterms(*formulas) if term.op in ("input", "symbol")}
+        made = [self.functions.made[name].value for name in names if name in self.functions.made]
+        return names | self._read(made) if made else names
+
+    def _tile_of(self, read: set[str], later: Iterable[str] = ()) -> list[str]:
+        """A tile of what is read, and what is made of it."""
+        staged = [line for name in self.staged if name in read for line in self._stage(name)]
+        return ["cuda.syncthreads()", *staged, *later, "cuda.syncthreads()", *(self.functions.called(f"make_{name}", {}) for name in self.functions.made if name in read)]
 
     def _stage(self, name: str) -> list[str]:
         """A tile of an input from memory into shared memory, from a whole sector on."""

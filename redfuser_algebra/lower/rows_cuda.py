@@ -251,6 +251,10 @@ class RowPrinter(KernelPrinter):
         """A tile."""
         return [f"load({', '.join(self._load_arguments())})", *(self.functions.called(f"make_{name}", {}) for name in self.functions.made)]
 
+    def _loaded_again(self) -> list[str]:
+        """A tile for maps."""
+        return self._loaded()
+
     def _onward(self) -> list[str]:
         """To the next tile, if there is one."""
         return ["first += FLIGHT * span", "more = first < vectors"]
@@ -395,7 +399,7 @@ class RowPrinter(KernelPrinter):
                     <loaded>
                 <writes>
                 <onward>
-        """, loaded=self._loaded(), writes=writes, onward=self._onward())
+        """, loaded=self._loaded_again(), writes=writes, onward=self._onward())
 
     def _tile_length(self) -> str:
         """How far apart a thread's elements of neighbouring tiles are, in units of threads."""
