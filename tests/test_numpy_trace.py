@@ -153,6 +153,7 @@ FUNCTIONS = [
     (lambda x: np.sort(x)[-4:] * np.argsort(x)[-4:] - np.subtract(*np.percentile(x, [75, 25])) + np.quantile(x, [0.1, 0.9])[1], ROW),
     (lambda x: np.max(np.where(np.floor(x)[:, None] == np.arange(-2, 3), x[:, None], 0), 0) / (len(x) - 2), ROW),
     (lambda x: (np.exp(-np.subtract.outer(range(3), range(3)) ** 2) * (np.floor(x) == np.arange(3)[:, None, None]).mean((1, 2))).sum(), TABLE),
+    (lambda x: ((np.floor(x)[:, None, None] == np.arange(3)[:, None]) & (x[:, None, None] > np.arange(3))).sum(0), ROW),
     (lambda x: x.sum(1) / np.log(float(x.shape[0])) + x.max(1) / (float(x.shape[1]) ** 0.5) - 1.0 / int(x.shape[1] + 1) * math.log2(len(x)), TABLE),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
 ]

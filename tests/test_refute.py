@@ -161,6 +161,13 @@ def test_pairs_that_a_few_numbers_tell_are_not_refuted(name):
     assert set(witnesses(over_pairs(PAIRS_OF_FINITE_RANK[name]))) <= {None}
 
 
+def test_a_quadratic_form_says_nothing_of_its_matrix():
+    @ra.operator
+    def form(x: "l", W: "l k", y: "k" = "x"):
+        return ra.sum(ra.sum(x * W * y, "k"), "l") / ra.sum(ra.abs(x - ra.mean(x, "l")), "l")
+    assert set(witnesses(form)) <= {None}
+
+
 # no false no
 
 TWINS = {

@@ -68,10 +68,12 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     exprs, constants = _with_constants(exprs, asked.inputs, axes)
     declared = {key: axes.distinct(own) for key, own in asked.inputs.items()} | {key: own for key, (own, _) in constants.items()}
     exprs, inputs, again = with_copies(exprs, declared)
+    numbers = {key: array for key, (_, array) in constants.items()}
+    numbers |= {key: numbers[again.pop(key)] for key, source in [*again.items()] if source in numbers}
     conditions = parse_all(assume, inputs, params) if assume else ()
     conditions += tuple(call("equal", Expr("size", (), (axis,)), length) for axis, length in lengths.items())
     return define(name, inputs, params, _structured(first, exprs), conditions, inspect.getdoc(function) or "", order, again,
-                  {key: array for key, (_, array) in constants.items()})
+                  numbers)
 
 
 def _with_constants(exprs: list[Expr], inputs: Mapping[str, tuple[str, ...]], axes: Axes) -> tuple[list[Expr], dict[str, tuple[tuple[str, ...], np.ndarray]]]:

@@ -65,7 +65,7 @@ def _sought(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget
         if not behind:
             compares = bool(choices(refusal.reduction.source, cascade.axis))
             effort.left += (_FOR_RANKS if problem.growing else _FOR_CHOICES * compares) * budget
-        if problem.coordinates and not effort.over:
+        if problem.coordinates and not problem.entangled and not effort.over:
             try:
                 found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
             except Unsupported:

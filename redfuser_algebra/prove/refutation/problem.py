@@ -90,6 +90,13 @@ class Problem:
         """The reduction of that name as this problem states it."""
         return {each.name: each for each in self.cascade.reductions}[reduction.name]
 
+    @cached_property
+    def entangled(self) -> bool:
+        """Whether an array of its own has the axis of a copy, such as the matrix of a quadratic form: it grows with the elements, too."""
+        own = {axis for _, axis in self.copies.values()}
+        terms = subterms(*self.outputs, *self.assume)
+        return any(term.op == "input" and term.name not in self.copies and own & {*term.axes} for term in terms)
+
     @property
     def axis(self) -> str:
         """The reduced axis."""
