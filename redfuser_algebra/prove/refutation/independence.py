@@ -32,7 +32,7 @@ _BITS = (640, 1536, 8192)
 _PROMISING = 6
 _FAR = 26
 """How many times as long a suffix is that moves ranks by less than its length: to a twentieth of the elements and back."""
-_CROWD = 14
+_CROWDS = (6, 14)
 """How many elements steer together, of each that is asked for."""
 _POWERS = {positive: geometric, negative: geometric_negative, unit: geometric_unit}
 _SAMPLES = tuple(map(Fraction, (-100, -2, 0, 1, 3, 100)))
@@ -83,10 +83,12 @@ def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tu
             if any(_has_values(problem, shape, domains, field, effort) for field in fields for shape in (shapes[0], *spread(shapes[0]))):
                 used.append(domains)
                 yield from ((shape, domains) for shape in shapes)
-    for often in (1, *(() if problem.growing else (_CROWD * problem.order,))) if used else ():
-        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often))
+    yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort)) if used else ()
     for domains in used:
         yield from ((shape, domains) for shape in _others(problem, reduction, domains))
+    for often in _CROWDS if used and not problem.growing else ():
+        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often * problem.order))
+    for domains in used:
         yield from ((made, domains) for shape in _simple(problem, domains) for made in spread(shape))
 
 
@@ -151,7 +153,7 @@ def _simple(problem: Problem, domains: list[Domain]) -> Iterator[Shape]:
     if problem.rational and len(problem.ranked) > 1:
         yield from centred(count, width)
     if problem.ranked:
-        yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2), far_pads(count, width, _FAR))
+        yield from chain(pads(count, width), ramps(count, width, OTHERS) if width > 1 else (), pads(count, width, 2))
     if problem.copies:
         yield from flights(count, width)
     yield from ramps(count, width, OWN)
@@ -174,6 +176,10 @@ def _others(problem: Problem, reduction: Reduction, domains: list[Domain]) -> It
     yield from ramps(2 * count, width, ALL)
     yield from pairs(count, width)
     yield from circles(count, width)
+    if width > 1 and any(part.op == "round" for part in subterms(reduction.body)):
+        yield from ramps(2 * count, width, OTHERS)
+    if problem.growing:
+        yield from far_pads(count, width, _FAR)
 
 
 class Trial:

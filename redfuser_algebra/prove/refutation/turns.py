@@ -17,6 +17,8 @@ from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.reason import answers, choices
 
 _BITS, _HALVINGS, _PATIENCE, _MOST = 128, 14, 7, 64
+_MANY = 10
+"""Among so many that steer, of each that is asked for, a shorter prefix will do."""
 _START = sorted({Fraction(64, 63) + sign * Fraction(2) ** k for k in range(-5, 7) for sign in (-1, 1)})
 _CUTS = (Fraction(1, 2), Fraction(15, 32))
 """Where an interval is cut: a tie in its middle is one no more at the next turn."""
@@ -25,7 +27,7 @@ _CUTS = (Fraction(1, 2), Fraction(15, 32))
 def turns(problem: Problem, reduction: Reduction, domains: list[Domain], effort: Effort, often: int = 1) -> Iterator[Shape]:
     """Shapes whose suffixes of `often` elements give different answers; none where nothing is asked, or too few are found."""
     asked = choices(reduction.source, problem.axis)
-    count = 2 * problem.order if often == 1 else problem.order * 4 // 3
+    count = 2 * problem.order if often < _MANY * problem.order else problem.order * 4 // 3
     for shape, steered in ridges(count, len(problem.coordinates), often) if asked else ():
         values = _Looking(problem, asked, mapped(shape.prefix, domains), steered, domains, effort).values()
         if len(values) >= problem.order and not effort.over:
