@@ -41,7 +41,7 @@ def operators_of(target: str) -> tuple[ra.Operator, ...]:
         return (ra.operators[target],)
     if target.endswith(".py") or Path(target).is_file():
         return operators_in(Path(target))
-    if Path(target).is_dir():
+    if target and Path(target).is_dir():
         raise OperatorError(f"the operators of {target!r}", "it is a folder", "name a Python file in it")
     if re.fullmatch(r"\w+", target):
         near = difflib.get_close_matches(target, ra.operators, 3)
