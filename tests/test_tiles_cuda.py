@@ -158,9 +158,9 @@ def test_others_of_the_catalogue(name, sizes):
 
 @needs_toolchain
 @pytest.mark.parametrize(("operator", "sizes"), [("rmsnorm_gemm", {"m": 1, "l": 2999, "n": 64}), *slow(
-    ("attn_sigmoid", {"d": 64, "l": 1100, "v": 64}), (headed, {"g": 1, "h": 3, "m": 1, "l": 3001, "k": 64, "j": 64}))])
+    ("attn_dropout_bias", {"d": 64, "l": 1100, "v": 64}), (headed, {"g": 1, "h": 3, "m": 1, "l": 3001, "k": 64, "j": 64}))])
 def test_few_rows_share_their_elements_between_blocks(operator, sizes):
-    """Every array is read once, by rows that share it too."""
+    """Every array is read once, be it a matrix or one number per element, by rows that share it too."""
     made = kernel(operator, "float16") if isinstance(operator, str) else made_up(operator)
     binding = sized(made, scale=0.1, **sizes)
     assert [chosen[0] for chosen, _, _ in made.file.plan(made.given(binding))[0]] == ["part", "join"]

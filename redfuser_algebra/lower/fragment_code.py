@@ -36,7 +36,7 @@ class FragmentCode(Function):
         super().__init__(name, Scope(self._leaf, {copy: f"n_{axis}" for copy, axis in self.program.copies.items()}), "f4")
         self.produced = set(parts.produced)
         self.columned = {w.update.name for w in parts.weighted}
-        self.elements = {o.name for o in parts.elements}
+        self.elements, self.vectors = {o.name for o in parts.elements}, {*parts.vectors}
 
     def type_of(self, name: str) -> str:
         """The type of a component or value in registers."""
@@ -77,6 +77,8 @@ class FragmentCode(Function):
             return self._symbol(term, leaf)
         if term.name in self.elements:
             return Code(f"{self._given(f'x_{term.name}')}[r, {self.index(self.program.axis)}]", "f4")
+        if term.name in self.vectors and self.program.axis in term.axes:
+            return Code(f"{self._given(f'x_{term.name}')}[{self.index(self.program.axis)}]", "f4")
         return self._loaded(term, leaf)
 
     def _symbol(self, term: Expr, leaf: Leaf) -> Code:

@@ -69,6 +69,27 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
                 copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 '''
 
+_ROW = '''
+@cuda.jit(device=True, forceinline=True)
+def load_row(to, source, count, tile, thread):
+    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
+    if source % 16 == 0 and count >= tile:
+        if thread < tile // CHUNK:
+            copy_chunk(i4(to + 16 * thread), source + 16 * thread, i4(16))
+    elif thread < 32:
+        for i in range(-(-tile // 32)):
+            column = i4(thread + 32 * i)
+            if column < tile:
+                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
+
+
+@cuda.jit(device=True, forceinline=True)
+def take_row(row, lane, columns, v):
+    """What a lane has of every row of a tile, where all rows are one."""
+    for n in range(columns // 8):
+        v[2 * n], v[2 * n + 1] = load_pair(i4(row + (8 * n + lane % 4 * 2) * SIZE))
+'''
+
 _LEFT = '''
 @cuda.jit(device=True, forceinline=True)
 def take_left(source, column, columns, pair):
@@ -376,4 +397,4 @@ def fragments(dtype: str, wgmma: bool) -> str:
     half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
             _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
     full = [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full)])
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full), _ROW])

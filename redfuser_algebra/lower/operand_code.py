@@ -19,7 +19,7 @@ class OperandCode(FragmentCode):
 
     def __init__(self, operands: tuple[Operand, ...], parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         super().__init__("_".join(("make", *(operand.name for operand in operands))), parts, signature, storage, fast)
-        self.operands, self.whole = operands, {}
+        self.operands, self.whole, self.vectors = operands, {}, set()
         self.operand = operand = operands[0]
         for name in ("to", "t0", "thread"):
             self.argument(name, name)

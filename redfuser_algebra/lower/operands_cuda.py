@@ -71,12 +71,15 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Products:
-    """The parts of a program.  `elements` are inputs with a number per row and element; `numbers` the other components."""
+    """The parts of a program.  `elements` are inputs with a number per row and element, `vectors` those with one per element that all rows
+    of a block share; `numbers` are the other components.
+    """
 
     program: TileProgram
     scores: tuple[Scores, ...]
     weighted: tuple[Weighted, ...]
     elements: tuple[Operand, ...]
+    vectors: tuple[str, ...]
     numbers: tuple[Update, ...]
     float8: Float8 = Float8()
 
@@ -161,7 +164,8 @@ def blocks(program: TileProgram, signature: Signature) -> TileProgram:
 
 def products(program: TileProgram, signature: Signature, float8: Float8 = Float8(), turns: bool = True) -> Products:
     """The parts of a program; `turns`: native instructions take matrices of bytes whose rows are summed, too."""
-    found = replace(_Reading(program, signature).products(), float8=float8)
+    found = _Reading(program, signature).products()
+    found = replace(found, float8=float8, vectors=tuple(name for name in found.vectors if name not in float8.formats))
     return _in_bytes(found, turns) if float8.native else found
 
 
@@ -208,7 +212,8 @@ class _Reading:
         scores = tuple(score for producer in program.producers for score in self._scores(producer))
         weighted = tuple(self._weighted(update) for update in program.updates if program.columns(update.axes))
         numbers = tuple(update for update in program.updates if not program.columns(update.axes))
-        found = Products(program, scores, weighted, self._elements(weighted, numbers), numbers)
+        leaves = self._leaves(weighted, numbers)
+        found = Products(program, scores, weighted, self._elements(leaves), self._vectors(leaves), numbers)
         for complaint in self._complaints(found):
             raise self._refused(complaint)
         return found
@@ -249,13 +254,22 @@ class _Reading:
             raise self._refused(f"its component {update.name} does not add up weights times rows of a matrix: {update.lift}")
         return Weighted(update, weights, self._operand(f"right_{update.name}", right, self.program.axis, columns[0]))
 
-    def _elements(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> tuple[Operand, ...]:
-        """Real inputs with a number per row and element."""
-        program = self.program
+    def _leaves(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> list[Expr]:
+        """Real inputs with a number per element that enter into the state."""
         exprs = [e for u in numbers for e in u.elements] + [w.weights for w in weighted]
         exprs += [w.update.mask for w in weighted if w.update.mask is not None]
-        leaves = [t for t in subterms(*exprs) if t.op == "input" and {program.block, program.axis} <= set(t.axes)]
-        return tuple(self._operand(t.name, t, program.block, program.axis) for t in leaves if self.signature.arrays[t.name] in ("f4", "f8"))
+        return [t for t in subterms(*exprs) if t.op == "input" and self.program.axis in t.axes and self.signature.arrays[t.name] in ("f4", "f8")]
+
+    def _elements(self, leaves: list[Expr]) -> tuple[Operand, ...]:
+        """Those with a number per row, too."""
+        program = self.program
+        return tuple(self._operand(t.name, t, program.block, program.axis) for t in leaves if program.block in t.axes)
+
+    def _vectors(self, leaves: list[Expr]) -> tuple[str, ...]:
+        """Those whose numbers lie side by side in memory, the same for all rows of a block."""
+        program = self.program
+        own = {t.name: program.inputs[t.name] for t in leaves if program.block not in t.axes}
+        return tuple(name for name, axes in own.items() if axes[-1] == program.axis and set(axes[:-1]) <= {*program.rows} - {program.block})
 
     def _complaints(self, found: Products) -> Iterator[str]:
         program = self.program

@@ -8,6 +8,8 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
@@ -50,6 +52,8 @@ class _Printer(KernelPrinter):
         self.whole, self.signature, self.dtype, self.wgmma = program, signature, dtype, wgmma
         self.program, self.float8 = program, float8 = blocks(program, signature), float8
         self.parts = products(program, signature, float8, turns=not wgmma)
+        if wgmma:  # whose tiles lie at multiples of 1024 bytes
+            self.parts = replace(self.parts, vectors=())
         self.storage = Storage(program, signature)
         self.names = self.storage.names
         self.masks = TileMasks(program, signature, self.names)
@@ -115,6 +119,9 @@ class _Printer(KernelPrinter):
             for operand in operands:
                 lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, {self.parts.width(operand)}")
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
+            for name in self.parts.vectors if into == "STAGE" else ():
+                lines.append(f"AT_x_{name} = {place}")
+                place = f"AT_x_{name} + width_of(TILE)"
             lines.append(f"{into} = {place}")
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
         return [*lines, *(["WEIGHTS = TILE // 4", *self._products()] if self.wgmma else []), f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
@@ -124,7 +131,8 @@ class _Printer(KernelPrinter):
     def _fetch(self) -> list[str]:
         """Tiles of the elements from t0 on, to one of two stages."""
         lines = [line for operand in self.parts.streamed for line in self._load(operand, "to")]
-        names = [f"p_{o.value.name}" for o in self.parts.streamed if o not in self.makers]
+        lines += [f"load_row(to + AT_x_{name}, p_{name} + t0 * SIZE, i4(n_{self.program.axis} - t0), TILE, thread)" for name in self.parts.vectors]
+        names = [f"p_{name}" for name in (*(o.value.name for o in self.parts.streamed if o not in self.makers), *self.parts.vectors)]
         names += [f"begin_{a}" for a in (*self.parts.columns, self.program.block)] + [f"n_{a}" for a in (self.program.axis, self.program.block)] + ["thread"]
         names += [name for o in self.parts.streamed if o in self.makers for name in self.makers[o].arguments if name not in ("to", "t0")]
         self.fetch = ", ".join(dict.fromkeys(names))
@@ -284,7 +292,8 @@ class _Printer(KernelPrinter):
     def _fragments(self) -> list[str]:
         """What a lane has of a tile."""
         scores = (*self.parts.produced, *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
-        return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores)]
+        return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores),
+                *(f"x_{name} = cuda.local.array(COLUMNS, f4)" for name in self.parts.vectors)]
 
     def _tile(self) -> list[str]:
         """One tile: the next is sent for, scores, the state, weighted rows."""
@@ -314,7 +323,8 @@ class _Printer(KernelPrinter):
         """The scores of a tile, and its elements that are no scores."""
         nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {name}[r, i] = f4(0)" for name in self.parts.produced)]
         return [*(nothing if self.parts.scores else []), *map(self._multiplied, self.parts.scores),
-                *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements)]
+                *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements),
+                *(f"take_row(tile + AT_x_{name}, lane, TILE, x_{name})" for name in self.parts.vectors)]
 
     def _taken_in(self) -> list[str]:
         """A tile goes into the state; where some of it takes no part, a matrix that is to be multiplied is looked through for what 0 does not hide."""
