@@ -186,10 +186,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**LOOP)
@@ -405,9 +410,9 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, b_v, v, n_l, n_c, out0, out1
                 rebase_1(s1, old_p2, p2, old_p1, old_s, p1, old_s2, old_s3, n_c, n_c)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(m_tile, (n + at), piece, 16)
-                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
-                ahead(v_tile, (n + at) * n_c, piece * n_c, 16)
+                ahead(m_tile, n + at, piece, n, 1, 16)
+                ahead(r_tile, (n + at) * n_c, (piece) * n_c, (n) * n_c, 1, 16)
+                ahead(v_tile, (n + at) * n_c, (piece) * n_c, (n) * n_c, 1, 16)
                 fold_1(m_tile[at:at + piece], r_tile[at:at + piece], p1, v_tile[at:at + piece], p2, s1, n_c, n_c, piece)
         s4, out0[b], s5, out1[b], s6, out2[b] = finish(p1, s, s2, n_c, p2, s3, s1, n_c, n_c, s4, s5, s6)
 

@@ -272,16 +272,14 @@ def value_s4(s1, n_c, n_c__2):
         t2 = 0.0
         t3 = i_c__2 == 2
         for i_c in range(n_c):
-            t5 = s1[i_c * n_c + i_c__2] if i_c == 1 else f8(0)
-            t2 = t2 + (t5 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_c == 1, s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t1 = t1 + t2
     t7 = 0.0
     for i_c__2 in range(n_c__2):
         t8 = 0.0
         t9 = i_c__2 == 1
         for i_c in range(n_c):
-            t12 = -s1[i_c * n_c + i_c__2] if i_c == 2 else f8(0)
-            t8 = t8 + (t12 if t9 else f8(0))
+            t8 = t8 + sel(t9, sel(i_c == 2, -s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t7 = t7 + t8
     return t1 + t7
 
@@ -298,16 +296,14 @@ def value_s5(s1, n_c, n_c__2):
         t2 = 0.0
         t3 = i_c__2 == 0
         for i_c in range(n_c):
-            t5 = s1[i_c * n_c + i_c__2] if i_c == 2 else f8(0)
-            t2 = t2 + (t5 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_c == 2, s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t1 = t1 + t2
     t7 = 0.0
     for i_c__2 in range(n_c__2):
         t8 = 0.0
         t9 = i_c__2 == 2
         for i_c in range(n_c):
-            t12 = -s1[i_c * n_c + i_c__2] if i_c == 0 else f8(0)
-            t8 = t8 + (t12 if t9 else f8(0))
+            t8 = t8 + sel(t9, sel(i_c == 0, -s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t7 = t7 + t8
     return t1 + t7
 
@@ -324,16 +320,14 @@ def value_s6(s1, n_c, n_c__2):
         t2 = 0.0
         t3 = i_c__2 == 1
         for i_c in range(n_c):
-            t5 = s1[i_c * n_c + i_c__2] if i_c == 0 else f8(0)
-            t2 = t2 + (t5 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_c == 0, s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t1 = t1 + t2
     t7 = 0.0
     for i_c__2 in range(n_c__2):
         t8 = 0.0
         t9 = i_c__2 == 0
         for i_c in range(n_c):
-            t12 = -s1[i_c * n_c + i_c__2] if i_c == 1 else f8(0)
-            t8 = t8 + (t12 if t9 else f8(0))
+            t8 = t8 + sel(t9, sel(i_c == 1, -s1[i_c * n_c + i_c__2], f8(0)), f8(0))
         t7 = t7 + t8
     return t1 + t7
 
@@ -481,7 +475,7 @@ def make(warps, stage, slots, n_c):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
                 seen, s2 = combine(seen, s2, warps, n_c, s_old, s, s3_old, s3, p1_old, p2_old, p1, p2, n_c__1, s1)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s2[item * parts + part] = s2
                 for word in range(words_s):
@@ -530,7 +524,8 @@ def checked(arrays):
 
 
 def plan(m, r, v):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'m': m, 'r': r, 'v': v}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -544,9 +539,9 @@ def plan(m, r, v):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['c']), items * parts, 32 * warps), ((8, 'join', slots, sizes['c']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['c']), blocks * parts, threads), ((8, 'join', slots, sizes['c']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

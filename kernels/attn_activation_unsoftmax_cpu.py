@@ -238,9 +238,9 @@ def _place(builder, array, row, column, vector):
     return builder.bitcast(builder.gep(array.data, [builder.add(builder.mul(row, length), column)]), vector.as_pointer())
 
 
-def _rows(builder, first, number, end):
-    """So many rows from the first on; those that are not before the end are the last one."""
-    last, rows = builder.sub(end, I64(1)), [builder.add(first, I64(each)) for each in range(number)]
+def _rows(builder, first, number, end, apart=I64(1)):
+    """So many rows from the first on, so far apart; those that are not before the end are the last one."""
+    last, rows = builder.sub(end, I64(1)), [builder.add(first, builder.mul(I64(each), apart)) for each in range(number)]
     return [builder.select(builder.icmp_signed("<", row, last), row, last) for row in rows]
 
 
@@ -321,7 +321,8 @@ def turned(context, right, row, column, panel, to):
     def emit(context, builder, signature, args):
         source, target = _arrays(context, builder, signature, args, (0, 3))
         vector, lanes, align = _vectors(right)
-        rows, mask = _rows(builder, args[1], lanes, builder.extract_value(source.shape, 0)), _taken(builder, builder.sub(builder.extract_value(source.shape, 1), args[2]), lanes)
+        height, width = (builder.extract_value(source.shape, dim) for dim in (0, 1))
+        rows, mask = _rows(builder, args[1], lanes, height), _taken(builder, builder.sub(width, args[2]), lanes)
         lines = [_load(builder, _place(builder, source, each, args[2], vector), align, mask, vector) for each in rows]
         far = lanes // 2
         while far:
@@ -355,12 +356,12 @@ def gathered(context, right, row, first, width, panel):
 
 
 @intrinsic
-def dotted(context, left, right, row, into):
-    """into[0, row:] = left[0] · right[row:].T for DOTS rows at a time."""
+def dotted(context, left, right, row, apart, into):
+    """into[0, row::apart] = left[0] · right[row::apart].T for DOTS rows."""
     def emit(context, builder, signature, args):
-        a, b, c = _arrays(context, builder, signature, args, (0, 1, 3))
+        a, b, c = _arrays(context, builder, signature, args, (0, 1, 4))
         (vector, lanes, align), length = _vectors(right), builder.extract_value(b.shape, 1)
-        rows, sums = _rows(builder, args[2], DOTS, builder.extract_value(b.shape, 0)), _sums(builder, vector, DOTS)
+        rows, sums = _rows(builder, args[2], DOTS, builder.extract_value(b.shape, 0), args[3]), _sums(builder, vector, DOTS)
         with cgutils.for_range(builder, builder.udiv(builder.add(length, I64(lanes - 1)), I64(lanes))) as loop:
             at = builder.mul(loop.index, I64(lanes))
             mask = _taken(builder, builder.sub(length, at), lanes)
@@ -371,16 +372,43 @@ def dotted(context, left, right, row, into):
             given = ir.Constant(vector.element, 0.0), builder.load(total)
             builder.store(_call(builder, "llvm.vector.reduce.fadd.{}", vector, vector.element, given, fastmath=("reassoc",)), builder.gep(c.data, [row]))
         return context.get_dummy_value()
-    return types.none(left, right, row, into), emit
+    return types.none(left, right, row, apart, into), emit
+
+
+@intrinsic
+def weighed(context, left, right, apart, into, column):
+    """into[0, column:] += left[0] · right[:, column:] for VECTORS vectors of columns, DOTS rows so far apart at a time."""
+    def emit(context, builder, signature, args):
+        a, b, c = _arrays(context, builder, signature, args, (0, 1, 3))
+        (vector, lanes, align), zero = _vectors(right), ir.Constant(a.data.type.pointee, 0.0)
+        end, width = builder.extract_value(b.shape, 0), builder.sub(builder.extract_value(b.shape, 1), args[4])
+        masks = [_taken(builder, builder.sub(width, I64(each * lanes)), lanes) for each in range(VECTORS)]
+        load = lambda array, row, step, mask: _load(builder, _place(builder, array, row, builder.add(args[4], I64(step * lanes)), vector), align, mask, vector)
+        sums = [cgutils.alloca_once_value(builder, load(c, I64(0), step, mask)) for step, mask in enumerate(masks)]
+        with cgutils.for_range(builder, args[2]) as loop:
+            for each, row in enumerate(_rows(builder, loop.index, DOTS, end, args[2])):
+                taken = builder.icmp_signed("<", builder.add(loop.index, builder.mul(I64(each), args[2])), end)
+                one = _spread(builder, builder.select(taken, builder.load(builder.gep(a.data, [row])), zero), lanes)
+                for step, (total, mask) in enumerate(zip(sums, masks)):
+                    _add(builder, total, one, load(b, row, step, builder.and_(mask, _spread(builder, taken, lanes))))
+        for step, (total, mask) in enumerate(zip(sums, masks)):
+            _store(builder, builder.load(total), _place(builder, c, I64(0), builder.add(args[4], I64(step * lanes)), vector), align, mask)
+        return context.get_dummy_value()
+    return types.none(left, right, apart, into, column), emit
 
 
 @njit(**PART)
 def multiply(left, right, turns, panel, into):
     """into = left · right.T if it turns, else into += left · right; the panel is memory to work in."""
     (rows, columns), square = into.shape, WIDE // into.itemsize
-    if turns and rows == 1:
-        for j in range(0, columns, DOTS):
-            dotted(left, right, j, into)
+    if rows == 1:
+        apart = (right.shape[0] + DOTS - 1) // DOTS
+        if turns:
+            for j in range(apart):
+                dotted(left, right, j, apart, into)
+        else:
+            for j in range(0, columns, VECTORS * square):
+                weighed(left, right, apart, into, j)
         return
     j = i8(0)
     while j < columns:

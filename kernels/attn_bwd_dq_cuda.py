@@ -134,6 +134,11 @@ def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
     """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
@@ -151,28 +156,47 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def keep_chunk(place, v):
@@ -227,10 +251,13 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_d, n_v):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_d, n_v):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     n_one = 1
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_d = 'd' in even
+    even_v = 'v' in even
     SPAN_d = span_of(n_d)
     AT_q, WIDTH_q = 0, width_of(n_d)
     AT_dO, WIDTH_dO = AT_q + ROWS * WIDTH_q, width_of(n_v)
@@ -244,7 +271,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
 
     @cuda.jit(device=True, forceinline=True)
     def make_q(to, t0, thread, n_d, p_q, begin_one, begin_d, n_one):
-        y = cuda.local.array(CHUNK, f4)
+        y_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
@@ -252,12 +279,13 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 there = (at_one < n_one) & (first_d < n_d)
                 for e in range(CHUNK):
                     at_d = i4(first_d + e)
-                    y[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_q, ROWS)), y)
+                    y_q[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
+                keep_chunk(i4(place + AT_q), y_q)
 
     @cuda.jit(device=True, forceinline=True)
     def make_dO(to, t0, thread, n_v, p_dO, begin_one, n_one):
-        y = cuda.local.array(CHUNK, f4)
+        y_dO = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_dO // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
@@ -265,13 +293,14 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 there = (at_one < n_one) & (first_v < n_v)
                 for e in range(CHUNK):
                     at_v = i4(first_v + e)
-                    y[e] = sel(there & (at_v < n_v), load_one(p_dO + at_v * SIZE, there & (at_v < n_v)), f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_dO, ROWS)), y)
+                    y_dO[e] = sel(there & (at_v < n_v), load_one(p_dO + at_v * SIZE, there & (at_v < n_v)), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_dO, ROWS))
+                keep_chunk(i4(place + AT_dO), y_dO)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_d, begin_one, n_l, n_one, thread):
-        load_tile(to + AT_K, p_K + (t0 * n_d + begin_d) * SIZE, n_d * SIZE, i4(n_l - t0), n_d - begin_d, TILE, WIDTH_K, vector, thread, THREADS)
-        load_tile(to + AT_V, p_V + t0 * n_v * SIZE, n_v * SIZE, i4(n_l - t0), n_v - 0, TILE, WIDTH_V, vector, thread, THREADS)
+        load_tile(to + AT_K, p_K + (t0 * n_d + begin_d) * SIZE, n_d * SIZE, i4(n_l - t0), n_d - begin_d, TILE, WIDTH_K, even_d, thread, THREADS)
+        load_tile(to + AT_V, p_V + t0 * n_v * SIZE, n_v * SIZE, i4(n_l - t0), n_v - 0, TILE, WIDTH_V, even_v, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m, held_s, held_s1, seen_old, n_d, S1, n_l, first_l, S2, p_s5, p_s4, o_s5, o_s4):
@@ -326,11 +355,15 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, held_s, other_s, held_s1, other_s1, seen_old, seen_part, o_s5, b_s5, o_s4, b_s4):
+    def merge(item, part, parts, n_one, held_m, part_m, held_s, part_s, held_s1, part_s1, seen_old, seen_part, n_d, part_s5, b_s5, part_s4, b_s4, o_s5, o_s4, first_d, first_one):
         for r in range(2):
-            m_old, m_part = held_m[r], other_m[r]
-            s_old, s_part = held_s[r], other_s[r]
-            s1_old, s1_part = held_s1[r], other_s1[r]
+            at_one = i4(first_one + 8 * r)
+            if at_one >= n_one:
+                break
+            place = (item * n_one + at_one) * parts + part
+            m_old, m_part = held_m[r], part_m[place]
+            s_old, s_part = held_s[r], part_s[place]
+            s1_old, s1_part = held_s1[r], part_s1[place]
             s2_old = sel(seen_old > 0, f4(1.0) / s_old * s1_old, f4(0))
             s2_part = sel(seen_part > 0, f4(1.0) / s_part * s1_part, f4(0))
             m = larger(m_old, m_part)
@@ -348,8 +381,12 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             t31 = bounded(t12)
             t36 = bounded(t12 * (sel(math.isfinite(s2_part), s2_part, f4(0.0)) - t25))
             for i_d in range(SPAN_d // 4):
-                both1 = t22 * o_s4[r, i_d] + t28 * o_s5[r, i_d] + (t31 * b_s4[r, i_d] + t36 * b_s5[r, i_d])
-                o_s5[r, i_d] = t18 * o_s5[r, i_d] + t20 * b_s5[r, i_d]
+                at_d = i4(first_d + i_d // 2 * 8 + i_d % 2)
+                if i_d % 2 == 0:
+                    take_left(address(part_s5) + place * n_d * 4, at_d, n_d, b_s5)
+                    take_left(address(part_s4) + place * n_d * 4, at_d, n_d, b_s4)
+                both1 = t22 * o_s4[r, i_d] + t28 * o_s5[r, i_d] + (t31 * b_s4[i_d % 2] + t36 * b_s5[i_d % 2])
+                o_s5[r, i_d] = t18 * o_s5[r, i_d] + t20 * b_s5[i_d % 2]
                 o_s4[r, i_d] = both1
                 unrolled()
             held_m[r] = m
@@ -394,7 +431,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             part, number = number % parts, number // parts
         lane, warp = thread % 32, thread // 32
         begin_d = i8(0)
-        first_d = begin_d + lane % 4 * 2
+        first_d = begin_d + (lane & 3) * 2
         blocks = -(-n_one // ROWS)
         begin_one = (blocks - 1 - number % blocks) * ROWS
         first_one = begin_one + warp * 16 + lane // 4
@@ -427,44 +464,18 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 o_s4[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s5 = cuda.local.array(SUMS_d, f4)
-            b_s4 = cuda.local.array(SUMS_d, f4)
-            other_m = cuda.local.array(2, f4)
-            other_s = cuda.local.array(2, f4)
-            other_s1 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m[r] = f4(-inf)
-                other_s[r] = f4(0.0)
-                other_s1[r] = f4(0.0)
-                for i in range(SPAN_d // 4):
-                    b_s5[r, i] = f4(0)
-                for i in range(SPAN_d // 4):
-                    b_s4[r, i] = f4(0)
+            b_s5 = cuda.local.array(2, f4)
+            b_s4 = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_one + 8 * r < n_one
-                    place = (item * n_one + first_one + 8 * r) * parts + part
-                    if inside:
-                        other_m[r] = part_m[place]
-                        other_s[r] = part_s[place]
-                        other_s1[r] = part_s1[place]
-                    for i in range(SPAN_d // 4):
-                        column = first_d + i // 2 * 8 + i % 2
-                        if inside and column < n_d:
-                            b_s5[r, i] = part_s5[place * n_d + column]
-                    for i in range(SPAN_d // 4):
-                        column = first_d + i // 2 * 8 + i % 2
-                        if inside and column < n_d:
-                            b_s4[r, i] = part_s4[place * n_d + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, held_s, other_s, held_s1, other_s1, seen_old, seen_part, o_s5, b_s5, o_s4, b_s4)
+                merge(item, part, parts, n_one, held_m, part_m, held_s, part_s, held_s1, part_s1, seen_old, seen_part, n_d, part_s5, b_s5, part_s4, b_s4, o_s5, o_s4, first_d, first_one)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            make_q(shared + AT_q, t0, thread, n_d, p_q, begin_one, begin_d, n_one)
-            make_dO(shared + AT_dO, t0, thread, n_v, p_dO, begin_one, n_one)
+            make_q(shared, t0, thread, n_d, p_q, begin_one, begin_d, n_one)
+            make_dO(shared, t0, thread, n_v, p_dO, begin_one, n_one)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_K, p_V, begin_d, begin_one, n_l, n_one, thread)
             copies_end()
@@ -503,18 +514,28 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                     part_m[place] = held_m[r]
                     part_s[place] = held_s[r]
                     part_s1[place] = held_s1[r]
-                for i in range(SPAN_d // 4):
-                    column = first_d + i // 2 * 8 + i % 2
-                    if inside and column < n_d:
-                        part_s5[place * n_d + column] = o_s5[r, i]
-                for i in range(SPAN_d // 4):
-                    column = first_d + i // 2 * 8 + i % 2
-                    if inside and column < n_d:
-                        part_s4[place * n_d + column] = o_s4[r, i]
+                for i in range(SPAN_d // 8):
+                    column, first, second = first_d + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s5) + (place * n_d + column) * 4
+                    if n_d % 2 == 0 and inside and column < n_d:
+                        store_two(at, o_s5[r, first], o_s5[r, second])
+                    if n_d % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_d:
+                                store_single(at + 4 * own, o_s5[r, first + own])
+                for i in range(SPAN_d // 8):
+                    column, first, second = first_d + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s4) + (place * n_d + column) * 4
+                    if n_d % 2 == 0 and inside and column < n_d:
+                        store_two(at, o_s4[r, first], o_s4[r, second])
+                    if n_d % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_d:
+                                store_single(at + 4 * own, o_s4[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_d, f4)
             finish(held_m, held_s, held_s1, o_s5, o_s4, y_0, n_d)
-            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_d + begin_d) * SIZE, n_d * SIZE, n_one - begin_one, n_d - begin_d, ROWS, SPAN_d, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_d + begin_d) * SIZE, n_d * SIZE, n_one - begin_one, n_d - begin_d, ROWS, SPAN_d, even_d, thread, THREADS)
 
     return kernel
 
@@ -563,13 +584,15 @@ def checked(arrays):
 
 
 def plan(q, K, V, dO):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q': q, 'K': K, 'V': V, 'dO': dO}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
     if sizes['d'] > WIDEST:
         raise ValueError(f"axis d has length {sizes['d']}; this kernel holds at most {WIDEST} columns")
-    vector = all(size % CHUNK == 0 for size in (sizes['d'], sizes['v'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'d': CHUNK, 'v': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < 1)
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['d'], sizes['v']))]
     if not schedules:
@@ -579,7 +602,7 @@ def plan(q, K, V, dO):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['d'], sizes['v'])
+    make_for = (warps, tile, even, sizes['d'], sizes['v'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * 1 if parts > 1 else 1

@@ -456,7 +456,7 @@ def make(warps, stage, slots, n_d, n_v):
                     s3[word] = sel(lane < warps, shared_s3[lane % warps * (words_s3 | 1) + word], f4(0.0))
                 seen, m, m2, s2, s4 = combine(seen, m, m2, s2, s4, warps, n_v, s, s3)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
                 part_m2[item * parts + part] = m2
@@ -505,7 +505,8 @@ def checked(arrays):
 
 
 def plan(q1, q2, K1, K2, V, lam):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q1': q1, 'q2': q2, 'K1': K1, 'K2': K2, 'V': V, 'lam': lam}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -519,9 +520,9 @@ def plan(q1, q2, K1, K2, V, lam):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['d'], sizes['v']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['v']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['v']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['d'], sizes['v']), blocks * parts, threads), ((8, 'join', slots, sizes['d'], sizes['v']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['v']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

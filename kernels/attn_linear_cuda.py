@@ -285,7 +285,7 @@ def make(warps, stage, slots, n_d, n_v):
                     s2[word] = sel(lane < warps, shared_s2[lane % warps * (words_s2 | 1) + word], 0.0)
                 seen = combine(seen, warps, s, n_v, n_d, s2)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 for word in range(words_s):
                     part_s[(item * parts + part) * words_s + word] = s[word]
@@ -330,7 +330,8 @@ def checked(arrays):
 
 
 def plan(q, K, V):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q': q, 'K': K, 'V': V}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -344,9 +345,9 @@ def plan(q, K, V):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['d'], sizes['v']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['v']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['v']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['d'], sizes['v']), blocks * parts, threads), ((8, 'join', slots, sizes['d'], sizes['v']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['v']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

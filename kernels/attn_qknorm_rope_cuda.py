@@ -164,6 +164,11 @@ def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
     """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
@@ -181,28 +186,47 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def keep_chunk(place, v):
@@ -257,15 +281,21 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_h, n_v):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_h, n_v):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     n_one = 1
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_h = 'h' in even
+    even_v = 'v' in even
     SPAN_v = span_of(n_v)
-    AT_left_S1, WIDTH_left_S1 = 0, width_of(n_h)
-    STAGES = AT_left_S1 + ROWS * WIDTH_left_S1
+    AT_q, WIDTH_q = 0, width_of(n_h)
+    AT_q2, WIDTH_q2 = AT_q + ROWS * WIDTH_q, width_of(n_h)
+    AT_left_S2, WIDTH_left_S2 = AT_q2 + ROWS * WIDTH_q2, width_of(n_h)
+    STAGES = AT_left_S2 + ROWS * WIDTH_left_S2
     AT_right_S1, WIDTH_right_S1 = 0, width_of(n_h)
-    AT_right_S2, WIDTH_right_S2 = AT_right_S1 + TILE * WIDTH_right_S1, width_of(n_h)
+    AT_right_S1_1, WIDTH_right_S1_1 = AT_right_S1 + TILE * WIDTH_right_S1, width_of(n_h)
+    AT_right_S2, WIDTH_right_S2 = AT_right_S1_1 + TILE * WIDTH_right_S1_1, width_of(n_h)
     AT_V, WIDTH_V = AT_right_S2 + TILE * WIDTH_right_S2, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
     SCORES = 2, COLUMNS
@@ -273,21 +303,52 @@ def make(stage, warps, TILE, vector, n_h, n_v):
     BYTES, _ = needs(warps, TILE, n_h, n_v)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_left_S1(to, t0, thread, n_h, begin_one, n_one):
-        y = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_left_S1 // 128):
+    def make_q(to, t0, thread, n_h, p_q, begin_one, n_one):
+        y_q = cuda.local.array(CHUNK, f4)
+        for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
                 there = (at_one < n_one) & (first_h < n_h)
                 for e in range(CHUNK):
                     at_h = i4(first_h + e)
-                    y[e] = sel(there & (at_h < n_h), f4(1.0), f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_left_S1, ROWS)), y)
+                    y_q[e] = sel(there & (at_h < n_h), load_one(p_q + at_h * SIZE, there & (at_h < n_h)), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
+                keep_chunk(i4(place + AT_q), y_q)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_right_S1(to, t0, thread, p_K, p_K2, n_h, p_q, p_q2, n_l):
-        y = cuda.local.array(CHUNK, f4)
+    def make_q2(to, t0, thread, n_h, p_q2, begin_one, n_one):
+        y_q2 = cuda.local.array(CHUNK, f4)
+        for panel in range(WIDTH_q2 // 128):
+            for i in range(ROWS * 8 // THREADS):
+                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
+                at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
+                there = (at_one < n_one) & (first_h < n_h)
+                for e in range(CHUNK):
+                    at_h = i4(first_h + e)
+                    y_q2[e] = sel(there & (at_h < n_h), load_one(p_q2 + at_h * SIZE, there & (at_h < n_h)), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_q2, ROWS))
+                keep_chunk(i4(place + AT_q2), y_q2)
+
+    @cuda.jit(device=True, forceinline=True)
+    def make_left_S2(to, t0, thread, n_h, begin_one, n_one):
+        y_left_S2 = cuda.local.array(CHUNK, f4)
+        for panel in range(WIDTH_left_S2 // 128):
+            for i in range(ROWS * 8 // THREADS):
+                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
+                at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
+                there = (at_one < n_one) & (first_h < n_h)
+                for e in range(CHUNK):
+                    at_h = i4(first_h + e)
+                    y_left_S2[e] = sel(there & (at_h < n_h), f4(1.0), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_left_S2, ROWS))
+                keep_chunk(i4(place + AT_left_S2), y_left_S2)
+
+    @cuda.jit(device=True, forceinline=True)
+    def make_right_S1_right_S1_1_right_S2(to, t0, thread, p_K, p_K2, n_h, n_l):
+        y_right_S1 = cuda.local.array(CHUNK, f4)
+        y_right_S1_1 = cuda.local.array(CHUNK, f4)
+        y_right_S2 = cuda.local.array(CHUNK, f4)
         v_K = cuda.local.array(CHUNK, f4)
         v_K2 = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_right_S1 // 128):
@@ -295,12 +356,12 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_l, first_h = i4(t0 + row), i4(0 + chunk * CHUNK)
                 there = (at_l < n_l) & (first_h < n_h)
-                if vector:
+                if even_h:
                     load_vector(p_K + (i8(at_l) * n_h + first_h) * SIZE, there, v_K, 0)
                 else:
                     for e in range(CHUNK):
                         v_K[e] = load_one(p_K + (i8(at_l) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                if vector:
+                if even_h:
                     load_vector(p_K2 + (i8(at_l) * n_h + first_h) * SIZE, there, v_K2, 0)
                 else:
                     for e in range(CHUNK):
@@ -310,49 +371,35 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                     t3 = f4(at_l) * f4(10.0) ** f4(-at_h)
                     t4 = cos(t3)
                     t6 = sin(t3)
-                    t13 = (v_K[e] * t6 + v_K2[e] * t4) * load_one(p_q2 + at_h * SIZE, there & (at_h < n_h))
-                    t14 = (v_K[e] * t4 - v_K2[e] * t6) * load_one(p_q + at_h * SIZE, there & (at_h < n_h)) + t13
-                    y[e] = sel(there & (at_h < n_h), t14, f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_right_S1, TILE)), y)
+                    y_right_S1[e] = sel(there & (at_h < n_h), v_K[e] * t4 - v_K2[e] * t6, f4(0))
+                    y_right_S1_1[e] = sel(there & (at_h < n_h), v_K[e] * t6 + v_K2[e] * t4, f4(0))
+                    y_right_S2[e] = sel(there & (at_h < n_h), v_K[e] * v_K[e] + v_K2[e] * v_K2[e], f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_right_S1, TILE))
+                keep_chunk(i4(place + AT_right_S1), y_right_S1)
+                keep_chunk(i4(place + AT_right_S1_1), y_right_S1_1)
+                keep_chunk(i4(place + AT_right_S2), y_right_S2)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_right_S2(to, t0, thread, p_K, p_K2, n_h, n_l):
-        y = cuda.local.array(CHUNK, f4)
-        v_K = cuda.local.array(CHUNK, f4)
-        v_K2 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_right_S2 // 128):
-            for i in range(TILE * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_l, first_h = i4(t0 + row), i4(0 + chunk * CHUNK)
-                there = (at_l < n_l) & (first_h < n_h)
-                if vector:
-                    load_vector(p_K + (i8(at_l) * n_h + first_h) * SIZE, there, v_K, 0)
-                else:
-                    for e in range(CHUNK):
-                        v_K[e] = load_one(p_K + (i8(at_l) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                if vector:
-                    load_vector(p_K2 + (i8(at_l) * n_h + first_h) * SIZE, there, v_K2, 0)
-                else:
-                    for e in range(CHUNK):
-                        v_K2[e] = load_one(p_K2 + (i8(at_l) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                for e in range(CHUNK):
-                    at_h = i4(first_h + e)
-                    y[e] = sel(there & (at_h < n_h), v_K[e] * v_K[e] + v_K2[e] * v_K2[e], f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_right_S2, TILE)), y)
+    def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h):
+        make_right_S1_right_S1_1_right_S2(to, t0, thread, p_K, p_K2, n_h, n_l)
+        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, even_v, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h, p_q, p_q2):
-        make_right_S1(to + AT_right_S1, t0, thread, p_K, p_K2, n_h, p_q, p_q2, n_l)
-        make_right_S2(to + AT_right_S2, t0, thread, p_K, p_K2, n_h, n_l)
-        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
-
-    @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s):
-        t3 = f4(0.0)
+    def once(once_1, p_g, once_2, n_h, p_q, p_q2):
+        t1 = load_one(p_g + 0 * SIZE, True)
+        t2 = f4(0.0)
         for at_h in range(n_h):
-            t5 = load_one(p_q2 + at_h * SIZE, at_h < n_h) * load_one(p_q2 + at_h * SIZE, at_h < n_h)
-            t3 = t3 + (load_one(p_q + at_h * SIZE, at_h < n_h) * load_one(p_q + at_h * SIZE, at_h < n_h) + t5)
-        t7 = math.sqrt(t3)
+            t3 = load_one(p_q + at_h * SIZE, at_h < n_h)
+            t5 = load_one(p_q2 + at_h * SIZE, at_h < n_h)
+            t2 = t2 + (t3 * t3 + t5 * t5)
+        t8 = math.sqrt(t2)
+        for r in range(2):
+            once_1[r] = t1
+            once_2[r] = t8
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def fold(full, held_m, held_s2, once_1, S1, S2, once_2, n_l, first_l, p_s, o_s):
         for r in range(2):
             m_old = held_m[r]
             s2_old = held_s2[r]
@@ -360,36 +407,39 @@ def make(stage, warps, TILE, vector, n_h, n_v):
             m_it = f4(-inf)
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t9 = load_one(p_g + 0 * SIZE, True) * S1[r, i_l] / (math.sqrt(S2[r, i_l]) * t7)
                 ok = full | (at_l < n_l)
-                m_it = larger(m_it, sel(ok, t9, f4(-inf)))
+                m_it = larger(m_it, sel(ok, once_1[r] * S1[r, i_l] / (math.sqrt(S2[r, i_l]) * once_2[r]), f4(-inf)))
                 unrolled()
             m = larger(m, larger_over(m_it, 4))
-            t11 = sel(math.isfinite(m), m, f4(0.0))
-            t13 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t11)
-            s2 = sel(s2_old == f4(0.0), f4(0.0), t13 * s2_old)
+            t6 = sel(math.isfinite(m), m, f4(0.0))
+            t8 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t6)
+            s2 = sel(s2_old == f4(0.0), f4(0.0), t8 * s2_old)
             s2_it = f4(0.0)
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t21 = math.exp(load_one(p_g + 0 * SIZE, True) * (f4(1.0) / (math.sqrt(S2[r, i_l]) * t7)) * S1[r, i_l] - t11)
+                t16 = math.exp(once_1[r] * (f4(1.0) / (math.sqrt(S2[r, i_l]) * once_2[r])) * S1[r, i_l] - t6)
                 ok = full | (at_l < n_l)
-                s2_it = s2_it + sel(ok, t21, f4(0.0))
-                p_s[r, i_l] = sel(ok, t21, f4(0))
+                s2_it = s2_it + sel(ok, t16, f4(0.0))
+                p_s[r, i_l] = sel(ok, t16, f4(0))
                 unrolled()
             s2 = s2 + sum_over(s2_it, 4)
-            t22 = bounded(t13)
+            t17 = bounded(t8)
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = t22 * o_s[r, i_v]
+                o_s[r, i_v] = t17 * o_s[r, i_v]
                 unrolled()
             held_m[r] = m
             held_s2[r] = s2
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, held_s2, other_s2, o_s, b_s):
+    def merge(item, part, parts, n_one, held_m, part_m, held_s2, part_s2, n_v, part_s, b_s, o_s, first_v, first_one):
         for r in range(2):
-            m_old, m_part = held_m[r], other_m[r]
-            s2_old, s2_part = held_s2[r], other_s2[r]
+            at_one = i4(first_one + 8 * r)
+            if at_one >= n_one:
+                break
+            place = (item * n_one + at_one) * parts + part
+            m_old, m_part = held_m[r], part_m[place]
+            s2_old, s2_part = held_s2[r], part_s2[place]
             m = larger(m_old, m_part)
             t2 = sel(math.isfinite(m), m, f4(0.0))
             t4 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t2)
@@ -398,7 +448,10 @@ def make(stage, warps, TILE, vector, n_h, n_v):
             t10 = bounded(t4)
             t12 = bounded(t8)
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = t10 * o_s[r, i_v] + t12 * b_s[r, i_v]
+                at_v = i4(first_v + i_v // 2 * 8 + i_v % 2)
+                if i_v % 2 == 0:
+                    take_left(address(part_s) + place * n_v * 4, at_v, n_v, b_s)
+                o_s[r, i_v] = t10 * o_s[r, i_v] + t12 * b_s[i_v % 2]
                 unrolled()
             held_m[r] = m
             held_s2[r] = s2
@@ -433,7 +486,7 @@ def make(stage, warps, TILE, vector, n_h, n_v):
         lane, warp = thread % 32, thread // 32
         begin_v = number % -(-n_v // SPAN_v) * SPAN_v
         number //= -(-n_v // SPAN_v)
-        first_v = begin_v + lane % 4 * 2
+        first_v = begin_v + (lane & 3) * 2
         blocks = -(-n_one // ROWS)
         begin_one = (blocks - 1 - number % blocks) * ROWS
         first_one = begin_one + warp * 16 + lane // 4
@@ -464,40 +517,28 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_v, f4)
-            other_m = cuda.local.array(2, f4)
-            other_s2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m[r] = f4(-inf)
-                other_s2[r] = f4(0.0)
-                for i in range(SPAN_v // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_one + 8 * r < n_one
-                    place = (item * n_one + first_one + 8 * r) * parts + part
-                    if inside:
-                        other_m[r] = part_m[place]
-                        other_s2[r] = part_s2[place]
-                    for i in range(SPAN_v // 4):
-                        column = first_v + i // 2 * 8 + i % 2
-                        if inside and column < n_v:
-                            b_s[r, i] = part_s[place * n_v + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, held_s2, other_s2, o_s, b_s)
+                merge(item, part, parts, n_one, held_m, part_m, held_s2, part_s2, n_v, part_s, b_s, o_s, first_v, first_one)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            make_left_S1(shared + AT_left_S1, t0, thread, n_h, begin_one, n_one)
+            once_1 = cuda.local.array(2, f4)
+            once_2 = cuda.local.array(2, f4)
+            once(once_1, p_g, once_2, n_h, p_q, p_q2)
+            make_q(shared, t0, thread, n_h, p_q, begin_one, n_one)
+            make_q2(shared, t0, thread, n_h, p_q2, begin_one, n_one)
+            make_left_S2(shared, t0, thread, n_h, begin_one, n_one)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h, p_q, p_q2)
+                fetch(shared + STAGES, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h, p_q, p_q2)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -509,12 +550,13 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                     for i in range(COLUMNS):
                         S1[r, i] = f4(0)
                         S2[r, i] = f4(0)
-                multiply_rows(shared + AT_left_S1 + warp * 16 * WIDTH_left_S1, tile + AT_right_S1, lane, -(-n_h // 16), WIDTH_left_S1, TILE, S1)
-                multiply_rows(shared + AT_left_S1 + warp * 16 * WIDTH_left_S1, tile + AT_right_S2, lane, -(-n_h // 16), WIDTH_left_S1, TILE, S2)
+                multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_right_S1, lane, -(-n_h // 16), WIDTH_q, TILE, S1)
+                multiply_rows(shared + AT_q2 + warp * 16 * WIDTH_q2, tile + AT_right_S1_1, lane, -(-n_h // 16), WIDTH_q2, TILE, S1)
+                multiply_rows(shared + AT_left_S2 + warp * 16 * WIDTH_left_S2, tile + AT_right_S2, lane, -(-n_h // 16), WIDTH_left_S2, TILE, S2)
                 if many == TILE:
-                    fold(True, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s)
+                    fold(True, held_m, held_s2, once_1, S1, S2, once_2, n_l, first_l, p_s, o_s)
                 else:
-                    fold(False, held_m, held_s2, p_g, S1, S2, n_h, p_q, p_q2, n_l, first_l, p_s, o_s)
+                    fold(False, held_m, held_s2, once_1, S1, S2, once_2, n_l, first_l, p_s, o_s)
                 add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)
@@ -527,15 +569,20 @@ def make(stage, warps, TILE, vector, n_h, n_v):
                 if inside and lane % 4 == 0 and begin_v == 0:
                     part_m[place] = held_m[r]
                     part_s2[place] = held_s2[r]
-                for i in range(SPAN_v // 4):
-                    column = first_v + i // 2 * 8 + i % 2
-                    if inside and column < n_v:
-                        part_s[place * n_v + column] = o_s[r, i]
+                for i in range(SPAN_v // 8):
+                    column, first, second = first_v + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_v + column) * 4
+                    if n_v % 2 == 0 and inside and column < n_v:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_v % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_v:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_v, f4)
             y_1 = cuda.local.array(2, f4)
             finish(held_m, held_s2, o_s, y_0, y_1)
-            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, even_v, thread, THREADS)
             for r in range(2):
                 if lane % 4 == 0 and first_one + 8 * r < n_one and begin_v == 0:
                     store_one(address(out_1) + (item * n_one + first_one + 8 * r) * SIZE, y_1[r])
@@ -554,7 +601,7 @@ def needs(warps, TILE, n_h, n_v):
     """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
     ROWS = 16 * warps
     SPAN_v = span_of(n_v)
-    return max(ROWS * width_of(n_h) + 2 * (TILE * width_of(n_h) + TILE * width_of(n_h) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 3 * TILE // 2 + SPAN_v // 2
+    return max(ROWS * width_of(n_h) + ROWS * width_of(n_h) + ROWS * width_of(n_h) + 2 * (TILE * width_of(n_h) + TILE * width_of(n_h) + TILE * width_of(n_h) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 3 * TILE // 2 + SPAN_v // 2
 
 
 AXES = {'q': ('h',), 'q2': ('h',), 'K': ('l', 'h'), 'K2': ('l', 'h'), 'V': ('l', 'v'), 'g': ()}
@@ -587,11 +634,13 @@ def checked(arrays):
 
 
 def plan(q, q2, K, K2, V, g):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q': q, 'q2': q2, 'K': K, 'K2': K2, 'V': V, 'g': g}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['h'], sizes['v'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'h': CHUNK, 'v': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < 1)
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['h'], sizes['v']))]
     if not schedules:
@@ -601,7 +650,7 @@ def plan(q, q2, K, K2, V, g):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['h'], sizes['v'])
+    make_for = (warps, tile, even, sizes['h'], sizes['v'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * 1 if parts > 1 else 1

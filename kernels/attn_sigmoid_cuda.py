@@ -93,6 +93,11 @@ def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
 @cuda.jit(device=True, forceinline=True)
 def chunk_at(row, chunk, width, height):
     """Where a chunk of a row lies in a tile whose rows are `width` bytes long."""
@@ -105,28 +110,47 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def keep_chunk(place, v):
@@ -181,10 +205,13 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_d, n_v):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_d, n_v):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     n_one = 1
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_d = 'd' in even
+    even_v = 'v' in even
     SPAN_v = span_of(n_v)
     AT_q, WIDTH_q = 0, width_of(n_d)
     STAGES = AT_q + ROWS * WIDTH_q
@@ -197,7 +224,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
 
     @cuda.jit(device=True, forceinline=True)
     def make_q(to, t0, thread, n_d, p_q, begin_one, n_one):
-        y = cuda.local.array(CHUNK, f4)
+        y_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
@@ -205,13 +232,14 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 there = (at_one < n_one) & (first_d < n_d)
                 for e in range(CHUNK):
                     at_d = i4(first_d + e)
-                    y[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
-                keep_chunk(i4(to + chunk_at(row, chunk, WIDTH_q, ROWS)), y)
+                    y_q[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
+                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
+                keep_chunk(i4(place + AT_q), y_q)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread):
-        load_tile(to + AT_K, p_K + t0 * n_d * SIZE, n_d * SIZE, i4(n_l - t0), n_d - 0, TILE, WIDTH_K, vector, thread, THREADS)
-        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, vector, thread, THREADS)
+        load_tile(to + AT_K, p_K + t0 * n_d * SIZE, n_d * SIZE, i4(n_l - t0), n_d - 0, TILE, WIDTH_K, even_d, thread, THREADS)
+        load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, even_v, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, p_s, n_d, S1, n_l, first_l):
@@ -225,10 +253,17 @@ def make(stage, warps, TILE, vector, n_d, n_v):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(o_s, b_s):
+    def merge(item, part, parts, n_one, n_v, part_s, b_s, o_s, first_v, first_one):
         for r in range(2):
+            at_one = i4(first_one + 8 * r)
+            if at_one >= n_one:
+                break
+            place = (item * n_one + at_one) * parts + part
             for i_v in range(SPAN_v // 4):
-                o_s[r, i_v] = o_s[r, i_v] + b_s[r, i_v]
+                at_v = i4(first_v + i_v // 2 * 8 + i_v % 2)
+                if i_v % 2 == 0:
+                    take_left(address(part_s) + place * n_v * 4, at_v, n_v, b_s)
+                o_s[r, i_v] = o_s[r, i_v] + b_s[i_v % 2]
                 unrolled()
             unrolled()
 
@@ -248,7 +283,7 @@ def make(stage, warps, TILE, vector, n_d, n_v):
         lane, warp = thread % 32, thread // 32
         begin_v = number % -(-n_v // SPAN_v) * SPAN_v
         number //= -(-n_v // SPAN_v)
-        first_v = begin_v + lane % 4 * 2
+        first_v = begin_v + (lane & 3) * 2
         blocks = -(-n_one // ROWS)
         begin_one = (blocks - 1 - number % blocks) * ROWS
         first_one = begin_one + warp * 16 + lane // 4
@@ -268,28 +303,16 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_v, f4)
-            for r in range(2):
-                for i in range(SPAN_v // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_one + 8 * r < n_one
-                    place = (item * n_one + first_one + 8 * r) * parts + part
-                    if inside:
-                        pass
-                    for i in range(SPAN_v // 4):
-                        column = first_v + i // 2 * 8 + i % 2
-                        if inside and column < n_v:
-                            b_s[r, i] = part_s[place * n_v + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(o_s, b_s)
+                merge(item, part, parts, n_one, n_v, part_s, b_s, o_s, first_v, first_one)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            make_q(shared + AT_q, t0, thread, n_d, p_q, begin_one, n_one)
+            make_q(shared, t0, thread, n_d, p_q, begin_one, n_one)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread)
             copies_end()
@@ -323,14 +346,19 @@ def make(stage, warps, TILE, vector, n_d, n_v):
                 place = (item * n_one + first_one + 8 * r) * parts + part
                 if inside and lane % 4 == 0 and begin_v == 0:
                     pass
-                for i in range(SPAN_v // 4):
-                    column = first_v + i // 2 * 8 + i % 2
-                    if inside and column < n_v:
-                        part_s[place * n_v + column] = o_s[r, i]
+                for i in range(SPAN_v // 8):
+                    column, first, second = first_v + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_v + column) * 4
+                    if n_v % 2 == 0 and inside and column < n_v:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_v % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_v:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_v, f4)
             finish(y_0, o_s)
-            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_v + begin_v) * SIZE, n_v * SIZE, n_one - begin_one, n_v - begin_v, ROWS, SPAN_v, even_v, thread, THREADS)
 
     return kernel
 
@@ -379,11 +407,13 @@ def checked(arrays):
 
 
 def plan(q, K, V):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q': q, 'K': K, 'V': V}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['d'], sizes['v'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'d': CHUNK, 'v': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < 1)
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['d'], sizes['v']))]
     if not schedules:
@@ -393,7 +423,7 @@ def plan(q, K, V):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['d'], sizes['v'])
+    make_for = (warps, tile, even, sizes['d'], sizes['v'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * 1 if parts > 1 else 1

@@ -200,10 +200,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 EXACT = ("contract",)
@@ -726,8 +731,8 @@ def sweep(first, last, tile, block, b_q, q, b_Kt, Kt, b_Vt, Vt, n_d, n_l, n_b, n
                 s4 = rebase_1(s1, old_pos, pos, old_s1, n_t, n_d, n_b, n_t, s5, old_s5, n_v, s6, old_m, m, s4)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(Kt_tile, (n + at) * n_b * n_d, piece * n_b * n_d, 16)
-                ahead(Vt_tile, (n + at) * n_b * n_v, piece * n_b * n_v, 16)
+                ahead(Kt_tile, (n + at // 2) * n_b * n_d, (piece // 2) * n_b * n_d, (n // 2) * n_b * n_d, 2, 16)
+                ahead(Vt_tile, (n + at // 2) * n_b * n_v, (piece // 2) * n_b * n_v, (n // 2) * n_b * n_v, 2, 16)
                 fold_1a(t0 + at, pos, Kt_tile[at:at + piece], s1, n_d, n_b, n_t, piece)
             fold_1b(t0, pos, Vt_tile, s5, n_v, n_b, n_t, n)
             fold_1c(n_d, S1, m, S2, s6, n_v, n)

@@ -622,7 +622,7 @@ def make(warps, stage, slots, n_d, n_b, n_v, n_t):
                     s6[word] = sel(lane < warps, shared_s6[lane % warps * (words_s6 | 1) + word], 0.0)
                 seen, m, s4 = combine(seen, m, s4, warps, n_t, pos_old, pos, n_b, n_d, s1_old, s1, n_v, s5_old, s5, pos_value, n_t__1, s6)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
                 part_s4[item * parts + part] = s4
@@ -677,7 +677,8 @@ def checked(arrays):
 
 
 def plan(q, Kt, Vt):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'q': q, 'Kt': Kt, 'Vt': Vt}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -694,9 +695,9 @@ def plan(q, Kt, Vt):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), blocks * parts, threads), ((8, 'join', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['b'], sizes['v'], sizes['t']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -145,10 +145,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -310,7 +315,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
                 s3 = rebase_1(s3, old_p1, p1, old_N)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
+                ahead(x_tile, n + at // 4, piece // 4, n // 4, 4, 16)
                 r0 = fold_1(x_tile[at:at + piece], p1, piece, f4)
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)

@@ -188,10 +188,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**LOOP)
@@ -439,8 +444,8 @@ def sweep(first, last, tile, block, b_A, A, b_C, C, n_l, n_i, n_j, out0):
                 rebase_1(s2, old_p1, p1, old_N, n_i, s4, old_p2, p2, n_j, s1)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(A_tile, (n + at) * n_i, piece * n_i, 16)
-                ahead(C_tile, (n + at) * n_j, piece * n_j, 16)
+                ahead(A_tile, (n + at // 2) * n_i, (piece // 2) * n_i, (n // 2) * n_i, 2, 16)
+                ahead(C_tile, (n + at // 2) * n_j, (piece // 2) * n_j, (n // 2) * n_j, 2, 16)
                 fold_1a(A_tile[at:at + piece], p1, s2, n_i, piece)
             fold_1b(C_tile, p2, s4, n_j, n)
             fold_1c(A_tile, p1, C_tile, p2, s1, n_j, n_i, n)

@@ -338,7 +338,7 @@ def output_0(n_l, s5, n_j, n_i):
         for i_j in range(n_j):
             t5 = s5[i_i * n_j + i_j] * t4
             t6 = t5 - 1.0
-            t2 = t2 + (t6 * t6 if i_i == i_j else 0.005 * (t5 * t5))
+            t2 = t2 + sel(i_i == i_j, t6 * t6, 0.005 * (t5 * t5))
         t1 = t1 + t2
     return f4(t1)
 
@@ -501,7 +501,7 @@ def make(warps, stage, slots, n_i, n_j):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
                 seen, N = combine(seen, N, warps, n_i, s_old, s, n_j, s3_old, s3, p1_old, p2_old, p1, p2, s2, s4, s1)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_N[item * parts + part] = N
                 for word in range(words_s):
@@ -552,7 +552,8 @@ def checked(arrays):
 
 
 def plan(A, C):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'A': A, 'C': C}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -566,9 +567,9 @@ def plan(A, C):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['i'], sizes['j']), items * parts, 32 * warps), ((8, 'join', slots, sizes['i'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['i'], sizes['j']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['i'], sizes['j']), blocks * parts, threads), ((8, 'join', slots, sizes['i'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['i'], sizes['j']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -383,7 +383,8 @@ def checked(arrays):
 
 
 def plan(x, rm, rv):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x, 'rm': rm, 'rv': rv}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']

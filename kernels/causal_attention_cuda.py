@@ -112,7 +112,6 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
 max_over = over_lanes(max)
-load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
@@ -122,6 +121,11 @@ wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
+
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
@@ -140,33 +144,46 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -248,9 +265,12 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_k, n_j):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_k, n_j):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_k = 'k' in even
+    even_j = 'j' in even
     SPAN_j = span_of(n_j)
     AT_Q, WIDTH_Q = 0, width_of(n_k)
     STAGES = AT_Q + ROWS * WIDTH_Q
@@ -263,8 +283,8 @@ def make(stage, warps, TILE, vector, n_k, n_j):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread):
-        load_tile(to + AT_K, p_K + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_K, vector, thread, THREADS)
-        load_tile(to + AT_V, p_V + (t0 * n_j + begin_j) * SIZE, n_j * SIZE, i4(n_l - t0), n_j - begin_j, TILE, WIDTH_V, vector, thread, THREADS)
+        load_tile(to + AT_K, p_K + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_K, even_k, thread, THREADS)
+        load_tile(to + AT_V, p_V + (t0 * n_j + begin_j) * SIZE, n_j * SIZE, i4(n_l - t0), n_j - begin_j, TILE, WIDTH_V, even_j, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_any1, held_m2, held_s2, n_l, offset, S1, scale, first_l, p_s, o_s, first_m):
@@ -308,11 +328,15 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_any1, other_any1, held_m2, other_m2, held_s2, other_s2, o_s, b_s):
+    def merge(item, part, parts, n_m, held_any1, part_any1, held_m2, part_m2, held_s2, part_s2, n_j, part_s, b_s, o_s, first_j, first_m):
         for r in range(2):
-            any1_old, any1_part = held_any1[r], other_any1[r]
-            m2_old, m2_part = held_m2[r], other_m2[r]
-            s2_old, s2_part = held_s2[r], other_s2[r]
+            at_m = i4(first_m + 8 * r)
+            if at_m >= n_m:
+                break
+            place = (item * n_m + at_m) * parts + part
+            any1_old, any1_part = held_any1[r], part_any1[place]
+            m2_old, m2_part = held_m2[r], part_m2[place]
+            s2_old, s2_part = held_s2[r], part_s2[place]
             any1 = any1_old | any1_part
             m2 = larger(m2_old, m2_part)
             t2 = sel(math.isfinite(m2), m2, f4(0.0))
@@ -322,7 +346,10 @@ def make(stage, warps, TILE, vector, n_k, n_j):
             t10 = bounded(t4)
             t12 = bounded(t8)
             for i_j in range(SPAN_j // 4):
-                o_s[r, i_j] = t10 * o_s[r, i_j] + t12 * b_s[r, i_j]
+                at_j = i4(first_j + i_j // 2 * 8 + i_j % 2)
+                if i_j % 2 == 0:
+                    take_left(address(part_s) + place * n_j * 4, at_j, n_j, b_s)
+                o_s[r, i_j] = t10 * o_s[r, i_j] + t12 * b_s[i_j % 2]
                 unrolled()
             held_any1[r] = any1
             held_m2[r] = m2
@@ -358,7 +385,7 @@ def make(stage, warps, TILE, vector, n_k, n_j):
         lane, warp = thread % 32, thread // 32
         begin_j = number % -(-n_j // SPAN_j) * SPAN_j
         number //= -(-n_j // SPAN_j)
-        first_j = begin_j + lane % 4 * 2
+        first_j = begin_j + (lane & 3) * 2
         blocks = -(-n_m // ROWS)
         begin_m = (blocks - 1 - number % blocks) * ROWS
         first_m = begin_m + warp * 16 + lane // 4
@@ -384,38 +411,18 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_j, f4)
-            other_any1 = cuda.local.array(2, b1)
-            other_m2 = cuda.local.array(2, f4)
-            other_s2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_any1[r] = False
-                other_m2[r] = f4(-inf)
-                other_s2[r] = f4(0.0)
-                for i in range(SPAN_j // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_m + 8 * r < n_m
-                    place = (item * n_m + first_m + 8 * r) * parts + part
-                    if inside:
-                        other_any1[r] = part_any1[place]
-                        other_m2[r] = part_m2[place]
-                        other_s2[r] = part_s2[place]
-                    for i in range(SPAN_j // 4):
-                        column = first_j + i // 2 * 8 + i % 2
-                        if inside and column < n_j:
-                            b_s[r, i] = part_s[place * n_j + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_any1, other_any1, held_m2, other_m2, held_s2, other_s2, o_s, b_s)
+                merge(item, part, parts, n_m, held_any1, part_any1, held_m2, part_m2, held_s2, part_s2, n_j, part_s, b_s, o_s, first_j, first_m)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
             while t0 < end and not ((t0 <= ((min(begin_m + ROWS, n_m) - 1) + offset))):
                 t0 = i4(t0 + TILE)
-            load_tile(shared + AT_Q, p_Q + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_Q, vector, thread, THREADS)
+            load_tile(shared + AT_Q, p_Q + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_Q, even_k, thread, THREADS)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread)
             copies_end()
@@ -458,14 +465,19 @@ def make(stage, warps, TILE, vector, n_k, n_j):
                     part_any1[place] = held_any1[r]
                     part_m2[place] = held_m2[r]
                     part_s2[place] = held_s2[r]
-                for i in range(SPAN_j // 4):
-                    column = first_j + i // 2 * 8 + i % 2
-                    if inside and column < n_j:
-                        part_s[place * n_j + column] = o_s[r, i]
+                for i in range(SPAN_j // 8):
+                    column, first, second = first_j + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_j + column) * 4
+                    if n_j % 2 == 0 and inside and column < n_j:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_j % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_j:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_j, f4)
             finish(held_any1, held_m2, held_s2, o_s, y_0)
-            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_j + begin_j) * SIZE, n_j * SIZE, n_m - begin_m, n_j - begin_j, ROWS, SPAN_j, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_j + begin_j) * SIZE, n_j * SIZE, n_m - begin_m, n_j - begin_j, ROWS, SPAN_j, even_j, thread, THREADS)
 
     return kernel
 
@@ -514,11 +526,13 @@ def checked(arrays):
 
 
 def plan(Q, K, V, scale, offset):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays, numbers = {'Q': Q, 'K': K, 'V': V}, {'scale': np.float64(scale), 'offset': np.int64(offset)}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['k'], sizes['j'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'k': CHUNK, 'j': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['k'], sizes['j']))]
     if not schedules:
@@ -528,7 +542,7 @@ def plan(Q, K, V, scale, offset):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['k'], sizes['j'])
+    make_for = (warps, tile, even, sizes['k'], sizes['j'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * sizes['m'] if parts > 1 else 1

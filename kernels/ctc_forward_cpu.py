@@ -63,7 +63,7 @@ Dangers
     exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 602ed74620e320e2a27347c99a008af606c70d659499894abc7529c0783de868
+Certificate: sha256 d667d52f6ca8faa40a328712eb0744c2abfed25914256479c70035e3de8f755e
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python ctc_forward_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -63,7 +63,7 @@ Dangers
     exp(Σ_c (lp[l,c] if c = Σ_u (y[u] if u = 0 else 0) else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 602ed74620e320e2a27347c99a008af606c70d659499894abc7529c0783de868
+Certificate: sha256 d667d52f6ca8faa40a328712eb0744c2abfed25914256479c70035e3de8f755e
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python ctc_forward_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -210,7 +210,7 @@ def make_S6(span, thread, cells_S6, cells_S3, slots):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, begin, cells_S6):
+def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old, slots, first, thread, length, begin, span, cells_S4, cells_S5, cells_y, n_u, cells_S6):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
@@ -218,7 +218,7 @@ def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_ol
         return seen_old, q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old
     seen = i4(seen_old + many)
     q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = q1_old, h1_old, h3_old, h4_old, h2_old, h5_old, q2_old, h6_old, h7_old, h_old, h8_old, h9_old, h10_old, h11_old, q3_old, h12_old, h13_old, h14_old, q4_old, e_old
-    begins = sel(seen_old == 0, i4(1), i4(0))
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
     t1 = 0.0
     for i_u in range(n_u):
         t1 = t1 + f8(cells_y[i_u] if i_u == 0 else f4(0))
@@ -455,7 +455,7 @@ def make(warps, stage, slots, n_c, n_u):
                 make_S4(span, thread, cells_S4, cells_S1, slots)
                 make_S5(span, thread, cells_S5, cells_S2, slots)
                 make_S6(span, thread, cells_S6, cells_S3, slots)
-                seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = fold(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, slots, first, thread, length, span, cells_S4, cells_S5, cells_y, n_u, begin, cells_S6)
+                seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = fold(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, slots, first, thread, length, begin, span, cells_S4, cells_S5, cells_y, n_u, cells_S6)
             seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e = combine(seen, q1, h1, h3, h4, h2, h5, q2, h6, h7, h, h8, h9, h10, h11, q3, h12, h13, h14, q4, e, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_q1 = cuda.shared.array(32, f8)
@@ -549,7 +549,7 @@ def make(warps, stage, slots, n_c, n_u):
             q4 = sel(thread == 0, q4, 1.0)
             e = sel(thread == 0, e, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_q1[item * parts + part] = q1
                 part_h1[item * parts + part] = h1
@@ -609,7 +609,8 @@ def checked(arrays):
 
 
 def plan(lp, y):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'lp': lp, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -623,9 +624,9 @@ def plan(lp, y):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['c'], sizes['u']), items * parts, 32 * warps), ((8, 'join', slots, sizes['c'], sizes['u']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c'], sizes['u']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['c'], sizes['u']), blocks * parts, threads), ((8, 'join', slots, sizes['c'], sizes['u']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c'], sizes['u']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -193,10 +193,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -468,9 +473,9 @@ def sweep(first, last, tile, block, b_q, q, b_m, m, b_r, r, b_basis, basis, n_l,
                 s6 = rebase_1(s3, old_s3, old_p1, p1, old_s1, n_c, s5, n_c, s6)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(q_tile, (n + at), piece, 16)
-                ahead(m_tile, (n + at), piece, 16)
-                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
+                ahead(q_tile, n + at, piece, n, 1, 16)
+                ahead(m_tile, n + at, piece, n, 1, 16)
+                ahead(r_tile, (n + at) * n_c, (piece) * n_c, (n) * n_c, 1, 16)
                 fold_1a(q_tile[at:at + piece], r_tile[at:at + piece], p1, s3, n_c, piece)
             fold_1b(q_tile, r_tile, p1, s5, n_c, n_c, n)
             r0 = fold_1c(q_tile, r_tile, p1, n_c, n, f4)

@@ -155,10 +155,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -441,9 +446,9 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
                 s2, s1, s7, s8, s10 = rebase_1(s2, old_p1, p1, old_N, s1, old_s5, s7, old_s8, old_s9, s10, old_s11)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                ahead(g_tile, (n + at), piece, 16)
-                ahead(b_tile, (n + at), piece, 16)
+                ahead(x_tile, n + at, piece, n, 1, 16)
+                ahead(g_tile, n + at, piece, n, 1, 16)
+                ahead(b_tile, n + at, piece, n, 1, 16)
                 r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], b_tile[at:at + piece], piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4):
                     r0, r1, r2, r3, r4 = fold_1(x_tile[at:at + piece], p1, g_tile[at:at + piece], b_tile[at:at + piece], piece, f8)
@@ -458,9 +463,9 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, b_b, b_, n_l, out0):
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
             b_tile = b_[b_b[b], t0:t0 + n]
-            ahead(x_tile, n_l, n, 16)
-            ahead(g_tile, n_l, n, 16)
-            ahead(b_tile, n_l, n, 16)
+            ahead(x_tile, n_l, n, n, 1, 16)
+            ahead(g_tile, n_l, n, n, 1, 16)
+            ahead(b_tile, n_l, n, n, 1, 16)
             map_0(out0[b, t0:t0 + n], s4, n_l, s2, x_tile, s, g_tile, b_tile, s3, n)
 
 

@@ -149,7 +149,7 @@ def store_vector(pointer, v, first):
     """16 bytes of a row."""
     store_4(pointer, v[first], v[first + 1], v[first + 2], v[first + 3])
 
-SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 8
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 8, 8
 TILE = VECTOR * FLIGHT
 SLOTS = TILE + 1
 
@@ -595,11 +595,12 @@ def checked(arrays):
 
 
 def plan(x, g, b):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x, 'g': g, 'b': b}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = next((w for w in (1, 2, 4, 8, 16) if length <= 32 * w * TILE), 8)
+    warps = 8
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
     parts, piece, launches = 1, length, [((warps, 'whole'), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]

@@ -94,6 +94,30 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@intrinsic
+def touch(context, array, place):
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
+
+
 def _extreme(name):
     """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
     @intrinsic
@@ -203,22 +227,26 @@ def sweep(first, last, tile, block, b_c, c, b_y, y, n_l, out0):
             seen = t0 + n - begin
             c_tile = c[b_c[b], t0:t0 + n]
             y_tile = y[b_y[b], t0:t0 + n]
-            r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, r13, r14 = fold_0(c_tile, y_tile, n)
-            any1 = any1 | r0
-            s = s + r1
-            s2 = s2 + r2
-            any2 = any2 | r3
-            s3 = s3 + r4
-            s4 = s4 + r5
-            any3 = any3 | r6
-            s5 = s5 + r7
-            s6 = s6 + r8
-            any4 = any4 | r9
-            s7 = s7 + r10
-            s8 = s8 + r11
-            any5 = any5 | r12
-            s9 = s9 + r13
-            s10 = s10 + r14
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(c_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(y_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, r13, r14 = fold_0(c_tile[at:at + piece], y_tile[at:at + piece], piece)
+                any1 = any1 | r0
+                s = s + r1
+                s2 = s2 + r2
+                any2 = any2 | r3
+                s3 = s3 + r4
+                s4 = s4 + r5
+                any3 = any3 | r6
+                s5 = s5 + r7
+                s6 = s6 + r8
+                any4 = any4 | r9
+                s7 = s7 + r10
+                s8 = s8 + r11
+                any5 = any5 | r12
+                s9 = s9 + r13
+                s10 = s10 + r14
         out0[b] = finish(s, s2, s3, s4, s5, s6, s7, s8, s9, s10, n_l)
 
 

@@ -266,7 +266,7 @@ def make(warps, stage, slots, n_c, n_u):
                     s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], 0.0)
                 seen, s2 = combine(seen, s2, warps, s, n_c, n_u)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s2[item * parts + part] = s2
                 for word in range(words_s):
@@ -309,7 +309,8 @@ def checked(arrays):
 
 
 def plan(p, basis):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'p': p, 'basis': basis}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -323,9 +324,9 @@ def plan(p, basis):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['c'], sizes['u']), items * parts, 32 * warps), ((8, 'join', slots, sizes['c'], sizes['u']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c'], sizes['u']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['c'], sizes['u']), blocks * parts, threads), ((8, 'join', slots, sizes['c'], sizes['u']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['c'], sizes['u']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

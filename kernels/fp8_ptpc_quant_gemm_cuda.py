@@ -140,6 +140,11 @@ def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
     """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
@@ -157,32 +162,45 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
@@ -221,10 +239,12 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_o):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_o):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     n_one = 1
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_o = 'o' in even
     SPAN_o = span_of(n_o)
     STAGES = 0
     AT_W, WIDTH_W = 0, width_of(SPAN_o)
@@ -235,7 +255,7 @@ def make(stage, warps, TILE, vector, n_o):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_W, begin_o, begin_one, n_l, n_one, thread):
-        load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, i4(n_l - t0), n_o - begin_o, TILE, WIDTH_W, vector, thread, THREADS)
+        load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, i4(n_l - t0), n_o - begin_o, TILE, WIDTH_W, even_o, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m, seen_old, n_l, p_x, first_l, p_s, o_s):
@@ -254,22 +274,26 @@ def make(stage, warps, TILE, vector, n_o):
             p1 = m * t1
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t5 = sel(p1 == f4(0.0), f4(0.0), load_one(p_x + at_l * SIZE, at_l < n_l) / p1)
+                t7 = sel(p1 == f4(0.0), f4(0.0), load_one(p_x + at_l * SIZE, at_l < n_l) / p1)
                 ok = full | (at_l < n_l)
-                p_s[r, i_l] = sel(ok, f4(rounded(f8(t5), 3, -6, 448.0, 448.0)), f4(0))
+                p_s[r, i_l] = sel(ok, f4(rounded(f8(t7), 3, -6, 448.0, 448.0)), f4(0))
                 unrolled()
-            t8 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
+            t10 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
             for i_o in range(SPAN_o // 4):
-                o_s[r, i_o] = t8 * o_s[r, i_o]
+                o_s[r, i_o] = t10 * o_s[r, i_o]
                 unrolled()
             held_m[r] = m
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m, other_m, seen_old, seen_part, o_s, b_s):
+    def merge(item, part, parts, n_one, held_m, part_m, seen_old, seen_part, n_o, part_s, b_s, o_s, first_o, first_one):
         t1 = f4(1.0) / f4(448.0)
         for r in range(2):
-            m_old, m_part = held_m[r], other_m[r]
+            at_one = i4(first_one + 8 * r)
+            if at_one >= n_one:
+                break
+            place = (item * n_one + at_one) * parts + part
+            m_old, m_part = held_m[r], part_m[place]
             p1_old = sel(seen_old > 0, m_old * t1, f4(0))
             p1_part = sel(seen_part > 0, m_part * t1, f4(0))
             m = larger(m_old, m_part)
@@ -277,7 +301,10 @@ def make(stage, warps, TILE, vector, n_o):
             t6 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
             t9 = bounded(sel(p1_part == p1, f4(1.0), p1_part / p1))
             for i_o in range(SPAN_o // 4):
-                o_s[r, i_o] = t6 * o_s[r, i_o] + t9 * b_s[r, i_o]
+                at_o = i4(first_o + i_o // 2 * 8 + i_o % 2)
+                if i_o % 2 == 0:
+                    take_left(address(part_s) + place * n_o * 4, at_o, n_o, b_s)
+                o_s[r, i_o] = t6 * o_s[r, i_o] + t9 * b_s[i_o % 2]
                 unrolled()
             held_m[r] = m
             unrolled()
@@ -307,7 +334,7 @@ def make(stage, warps, TILE, vector, n_o):
         lane, warp = thread % 32, thread // 32
         begin_o = number % -(-n_o // SPAN_o) * SPAN_o
         number //= -(-n_o // SPAN_o)
-        first_o = begin_o + lane % 4 * 2
+        first_o = begin_o + (lane & 3) * 2
         blocks = -(-n_one // ROWS)
         begin_one = (blocks - 1 - number % blocks) * ROWS
         first_one = begin_one + warp * 16 + lane // 4
@@ -326,25 +353,11 @@ def make(stage, warps, TILE, vector, n_o):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_o, f4)
-            other_m = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m[r] = f4(-inf)
-                for i in range(SPAN_o // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_one + 8 * r < n_one
-                    place = (item * n_one + first_one + 8 * r) * parts + part
-                    if inside:
-                        other_m[r] = part_m[place]
-                    for i in range(SPAN_o // 4):
-                        column = first_o + i // 2 * 8 + i % 2
-                        if inside and column < n_o:
-                            b_s[r, i] = part_s[place * n_o + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m, other_m, seen_old, seen_part, o_s, b_s)
+                merge(item, part, parts, n_one, held_m, part_m, seen_old, seen_part, n_o, part_s, b_s, o_s, first_o, first_one)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -378,14 +391,19 @@ def make(stage, warps, TILE, vector, n_o):
                 place = (item * n_one + first_one + 8 * r) * parts + part
                 if inside and lane % 4 == 0 and begin_o == 0:
                     part_m[place] = held_m[r]
-                for i in range(SPAN_o // 4):
-                    column = first_o + i // 2 * 8 + i % 2
-                    if inside and column < n_o:
-                        part_s[place * n_o + column] = o_s[r, i]
+                for i in range(SPAN_o // 8):
+                    column, first, second = first_o + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_o + column) * 4
+                    if n_o % 2 == 0 and inside and column < n_o:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_o % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_o:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_o, f4)
             finish(held_m, o_s, y_0)
-            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, even_o, thread, THREADS)
 
     return kernel
 
@@ -434,11 +452,13 @@ def checked(arrays):
 
 
 def plan(x, W):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x, 'W': W}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['o'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'o': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < 1)
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['o']))]
     if not schedules:
@@ -448,7 +468,7 @@ def plan(x, W):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['o'])
+    make_for = (warps, tile, even, sizes['o'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * 1 if parts > 1 else 1

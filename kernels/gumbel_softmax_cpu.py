@@ -135,10 +135,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 EXACT = ("contract",)
@@ -237,8 +242,8 @@ def fold_1(n, x, u, m, s_lanes):
         s_lanes[lane] = s
     whole = n // 128 * 128
     for i0 in range(0, whole, 128):
-        ahead(x, (n + i0), 128, 16)
-        ahead(u, (n + i0), 128, 16)
+        ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
+        ahead(u, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         for lane in range(128):
             i_l = i0 + lane
             t2 = np.log(u[np.uint64(i_l)])
@@ -324,8 +329,8 @@ def sweep(first, last, tile, block, b_x, x, b_u, u, n_l, out0):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             u_tile = u[b_u[b], t0:t0 + n]
-            ahead(x_tile, n_l, n, 16)
-            ahead(u_tile, n_l, n, 16)
+            ahead(x_tile, n_l, n // 2, n // 2, 2, 16)
+            ahead(u_tile, n_l, n // 2, n // 2, 2, 16)
             map_0(out0[b, t0:t0 + n], s, x_tile, u_tile, m, n)
 
 

@@ -52,7 +52,7 @@ Dangers
     exp(Σ_s (E[l,s] if s = 2 else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 931f832f4f639bcc43a6792a2f7dfe4f53a02e40ab16b1423accc394599a26f9
+Certificate: sha256 857b9554527321a6f76c77f15bbc8c9d15ab470168fd4b6b7e9cb765ffe3bc71
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python hmm_forward_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

@@ -52,7 +52,7 @@ Dangers
     exp(Σ_s (E[l,s] if s = 2 else 0)) may overflow: nothing bounds its exponent
 
 Laws:
-Certificate: sha256 931f832f4f639bcc43a6792a2f7dfe4f53a02e40ab16b1423accc394599a26f9
+Certificate: sha256 857b9554527321a6f76c77f15bbc8c9d15ab470168fd4b6b7e9cb765ffe3bc71
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python hmm_forward_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -201,7 +201,7 @@ def fold(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old
         return seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old
     seen = i4(seen_old + many)
     h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old, h9_old, h3_old, h10_old, h11_old, e_old
-    begins = sel(seen_old == 0, i4(1), i4(0))
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
     t1 = i4(min(max(0, -1), 2147483647))
     t3 = 0.0
     for i_t in range(n_t):
@@ -579,7 +579,7 @@ def make(warps, stage, slots, n_s, n_t):
             h11 = sel(thread == 0, h11, 1.0)
             e = sel(thread == 0, e, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_h1[item * parts + part] = h1
                 part_h[item * parts + part] = h
@@ -632,7 +632,8 @@ def checked(arrays):
 
 
 def plan(E, A, pi):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'E': E, 'A': A, 'pi': pi}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -646,9 +647,9 @@ def plan(E, A, pi):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['s'], sizes['t']), items * parts, 32 * warps), ((8, 'join', slots, sizes['s'], sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['s'], sizes['t']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['s'], sizes['t']), blocks * parts, threads), ((8, 'join', slots, sizes['s'], sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['s'], sizes['t']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -131,7 +131,7 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
@@ -139,7 +139,7 @@ def fold(seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old
         return seen_old, h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old
     seen = i4(seen_old + many)
     h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = h1_old, h3_old, h_old, h4_old, h5_old, h6_old, h7_old, h8_old, h9_old, h2_old, h10_old, h11_old, h12_old
-    begins = sel(seen_old == 0, i4(1), i4(0))
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
@@ -287,7 +287,7 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = fold(seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+                seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = fold(seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x)
             seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12 = combine(seen, h1, h3, h, h4, h5, h6, h7, h8, h9, h2, h10, h11, h12, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_h1 = cuda.shared.array(32, f8)
@@ -353,7 +353,7 @@ def make(warps, stage, slots):
             h11 = sel(thread == 0, h11, 0.0)
             h12 = sel(thread == 0, h12, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_h1[item * parts + part] = h1
                 part_h3[item * parts + part] = h3
@@ -407,7 +407,8 @@ def checked(arrays):
 
 
 def plan(x):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -421,9 +422,9 @@ def plan(x):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
+    launches = [((warps, 'part', slots), blocks * parts, threads), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -87,10 +87,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 def _extreme(name):
@@ -151,13 +156,16 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            r0 = fold_0(x_tile, n)
-            m = larger(m, f8(r0))
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(x_tile, n + at // 4, piece // 4, n // 4, 4, 16)
+                r0 = fold_0(x_tile[at:at + piece], piece)
+                m = larger(m, f8(r0))
         out1[b] = finish(m)
         for t0 in range(0, n_l, tile):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
-            ahead(x_tile, n_l, n, 16)
+            ahead(x_tile, n_l, n // 4, n // 4, 4, 16)
             map_0(out0[b, t0:t0 + n], m, x_tile, n)
 
 

@@ -180,10 +180,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**LOOP)
@@ -517,8 +522,8 @@ def sweep(first, last, tile, block, b_X, X, b_Y, Y, n_l, n_plane, out0):
                 rebase_1(s1, old_p1, p1, old_p2, p2, old_N, n_plane, n_plane, s6, s7)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
-                ahead(Y_tile, (n + at) * n_plane, piece * n_plane, 16)
+                ahead(X_tile, (n + at // 2) * n_plane, (piece // 2) * n_plane, (n // 2) * n_plane, 2, 16)
+                ahead(Y_tile, (n + at // 2) * n_plane, (piece // 2) * n_plane, (n // 2) * n_plane, 2, 16)
                 fold_1(X_tile[at:at + piece], p1, Y_tile[at:at + piece], p2, s1, s6, s7, n_plane, n_plane, piece)
         s3, s4, p3, p4, s5, out0[b] = finish(p1, s, N, n_plane, p2, s2, s1, n_plane, s6, s7, n_plane, s3, s4, p3, p4, s5, n_l)
 

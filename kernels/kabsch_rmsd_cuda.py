@@ -361,16 +361,14 @@ def value_s3(s1, n_plane, n_plane__2):
         t2 = 0.0
         t3 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t5 = s1[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t2 = t2 + (t5 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_plane == 0, s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t1 = t1 + t2
     t7 = 0.0
     for i_plane__2 in range(n_plane__2):
         t8 = 0.0
         t9 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t12 = -s1[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t8 = t8 + (t12 if t9 else f8(0))
+            t8 = t8 + sel(t9, sel(i_plane == 1, -s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t7 = t7 + t8
     return t1 + t7
 
@@ -382,16 +380,14 @@ def value_s4(s1, n_plane, n_plane__2):
         t2 = 0.0
         t3 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t5 = s1[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t2 = t2 + (t5 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_plane == 0, s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t1 = t1 + t2
     t7 = 0.0
     for i_plane__2 in range(n_plane__2):
         t8 = 0.0
         t9 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t11 = s1[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t8 = t8 + (t11 if t9 else f8(0))
+            t8 = t8 + sel(t9, sel(i_plane == 1, s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t7 = t7 + t8
     return t1 + t7
 
@@ -414,8 +410,7 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t2 = 0.0
         t3 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t7 = t5 * s6[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t2 = t2 + (t7 if t3 else f8(0))
+            t2 = t2 + sel(t3, sel(i_plane == 0, t5 * s6[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t1 = t1 + t2
     t9 = 0.0
     t13 = -2.0 * p3
@@ -423,8 +418,7 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t10 = 0.0
         t11 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t15 = t13 * s1[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t10 = t10 + (t15 if t11 else f8(0))
+            t10 = t10 + sel(t11, sel(i_plane == 0, t13 * s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t9 = t9 + t10
     t18 = 0.0
     t22 = p4 * p4
@@ -432,8 +426,7 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t19 = 0.0
         t20 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t24 = t22 * s6[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t19 = t19 + (t24 if t20 else f8(0))
+            t19 = t19 + sel(t20, sel(i_plane == 1, t22 * s6[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t18 = t18 + t19
     t27 = 0.0
     t31 = 2.0 * p4
@@ -441,24 +434,21 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t28 = 0.0
         t29 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t33 = t31 * s1[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t28 = t28 + (t33 if t29 else f8(0))
+            t28 = t28 + sel(t29, sel(i_plane == 1, t31 * s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t27 = t27 + t28
     t36 = 0.0
     for i_plane__2 in range(n_plane__2):
         t37 = 0.0
         t38 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t40 = s7[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t37 = t37 + (t40 if t38 else f8(0))
+            t37 = t37 + sel(t38, sel(i_plane == 0, s7[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t36 = t36 + t37
     t43 = 0.0
     for i_plane__2 in range(n_plane__2):
         t44 = 0.0
         t45 = i_plane__2 == 0
         for i_plane in range(n_plane):
-            t48 = t22 * s6[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t44 = t44 + (t48 if t45 else f8(0))
+            t44 = t44 + sel(t45, sel(i_plane == 0, t22 * s6[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t43 = t43 + t44
     t51 = 0.0
     t55 = -2.0 * p4
@@ -466,32 +456,28 @@ def value_s5(p3, s6, n_plane, n_plane__2, s1, p4, s7):
         t52 = 0.0
         t53 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t57 = t55 * s1[i_plane * n_plane + i_plane__2] if i_plane == 0 else f8(0)
-            t52 = t52 + (t57 if t53 else f8(0))
+            t52 = t52 + sel(t53, sel(i_plane == 0, t55 * s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t51 = t51 + t52
     t60 = 0.0
     for i_plane__2 in range(n_plane__2):
         t61 = 0.0
         t62 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t65 = t5 * s6[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t61 = t61 + (t65 if t62 else f8(0))
+            t61 = t61 + sel(t62, sel(i_plane == 1, t5 * s6[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t60 = t60 + t61
     t68 = 0.0
     for i_plane__2 in range(n_plane__2):
         t69 = 0.0
         t70 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t73 = t13 * s1[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t69 = t69 + (t73 if t70 else f8(0))
+            t69 = t69 + sel(t70, sel(i_plane == 1, t13 * s1[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t68 = t68 + t69
     t76 = 0.0
     for i_plane__2 in range(n_plane__2):
         t77 = 0.0
         t78 = i_plane__2 == 1
         for i_plane in range(n_plane):
-            t80 = s7[i_plane * n_plane + i_plane__2] if i_plane == 1 else f8(0)
-            t77 = t77 + (t80 if t78 else f8(0))
+            t77 = t77 + sel(t78, sel(i_plane == 1, s7[i_plane * n_plane + i_plane__2], f8(0)), f8(0))
         t76 = t76 + t77
     return t1 + t9 + t18 + t27 + t36 + t43 + t51 + t60 + t68 + t76
 
@@ -657,7 +643,7 @@ def make(warps, stage, slots, n_plane):
                     s7[word] = sel(lane < warps, shared_s7[lane % warps * (words_s7 | 1) + word], 0.0)
                 seen, N = combine(seen, N, warps, n_plane, s_old, s, s2_old, s2, p1_old, p2_old, p1, p2, n_plane__1, s1, s6, s7)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_N[item * parts + part] = N
                 for word in range(words_s):
@@ -708,7 +694,8 @@ def checked(arrays):
 
 
 def plan(X, Y):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X, 'Y': Y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -722,9 +709,9 @@ def plan(X, Y):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['plane']), items * parts, 32 * warps), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['plane']), blocks * parts, threads), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -210,32 +210,38 @@ def map_0(out_0, n_l, live, item, s2, cells_X, cells_W, n_k, skew_W, shift_W, ma
 
 
 @cache
-def make(warps, stage, slots, n_k):
+def make(warps, stage, together, slots, n_k):
     """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
     span = 32 * warps
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    rows = 1 if joins else together
     words_W = n_k
     shift_W, mask_W = turns_of(words_W, 32)
-    steps_W = 0 if joins else -(-(slots * span * words_W + 32 // SIZE) // span)
-    room_W = max(steps_W * span, 1)
+    steps_W = 0 if joins else -(-(slots * span * words_W + 32 // SIZE) // (rows * span))
+    room_W = max(steps_W * (rows * span), 1)
     words_y = 1
     shift_y, mask_y = turns_of(words_y, 32)
     steps_y = 0 if joins else -(-(slots * span * words_y + 32 // SIZE) // span)
     room_y = max(steps_y * span, 1)
     room_S1 = slots * span * 1
     words_X = n_k
+    all_room_y = rows * room_y
+    all_room_S1 = rows * room_S1
+    all_words_X = rows * words_X
 
-    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    @cuda.jit(launch_bounds=(span * rows, 1))
     def kernel(X, s_X, W, s_W, y, s_y, n_m, n_l, items, parts, piece, out_0):
-        thread = i8(cuda.threadIdx.x)
-        lane, warp = thread & 31, thread >> 5 & warps - 1
+        everyone = i8(cuda.threadIdx.x)
+        mine, thread = everyone // span, everyone % span
+        lane, warp = thread & 31, thread >> 5
         item, part = i8(cuda.blockIdx.x), i8(0)
         if splits:
             item, part = item // parts, item % parts
-        if alone:
-            item, thread = item * ROWS + (thread >> 5), lane
-        live = item < items
-        row = sel(live, item, i8(0))
+        number = n_m
+        blocks = -(-number // rows)
+        place = item % blocks * rows + mine
+        live, item = place < number, item // blocks * number + place
+        row = sel(live, item, item - place)
         rest = row
         i_m = rest % n_m
         rest //= n_m
@@ -245,15 +251,15 @@ def make(warps, stage, slots, n_k):
         p_W = address(W) + o_W * SIZE
         o_y = rest * s_y + (i_m) * n_l
         p_y = address(y) + o_y * SIZE
-        cells_X = cuda.shared.array(words_X, f4)
+        cells_X = cuda.shared.array(all_words_X, f4)[mine * words_X:]
         for word in range(thread, words_X, span):
             cells_X[word] = load_one(p_X + word * SIZE, 1)
         cuda.syncthreads()
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_W = cuda.shared.array(room_W, f4)
-        cells_y = cuda.shared.array(room_y, f4)
-        cells_S1 = cuda.shared.array(room_S1, f4)
+        cells_y = cuda.shared.array(all_room_y, f4)[mine * room_y:]
+        cells_S1 = cuda.shared.array(all_room_S1, f4)[mine * room_S1:]
         seen, s, N, s2 = i4(0), 0.0, i8(0), 0.0
         first = i8(0)
         more = not joins
@@ -261,10 +267,11 @@ def make(warps, stage, slots, n_k):
             cuda.syncthreads()
             lead = p_W + (begin + first) * words_W * SIZE
             skew_W = lead // SIZE % (32 // SIZE)
-            stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, thread, span)
-            lead = p_y + (begin + first) * words_y * SIZE
-            skew_y = lead // SIZE % (32 // SIZE)
-            stage_real(cells_y, lead - skew_y * SIZE, skew_y, skew_y + min(slots * span, length - first) * words_y, steps_y, shift_y, mask_y, thread, span)
+            stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, everyone, rows * span)
+            if length <= slots * span:
+                lead = p_y + (begin + first) * words_y * SIZE
+                skew_y = lead // SIZE % (32 // SIZE)
+                stage_real(cells_y, lead - skew_y * SIZE, skew_y, skew_y + min(slots * span, length - first) * words_y, steps_y, shift_y, mask_y, thread, span)
             cuda.syncthreads()
             make_S1(span, thread, cells_S1, cells_X, cells_W, n_k, skew_W, shift_W, mask_W, slots)
             seen, s, N, s2 = fold(seen, s, N, s2, slots, first, span, thread, length, cells_S1)
@@ -277,20 +284,20 @@ def make(warps, stage, slots, n_k):
         shared_s2 = cuda.shared.array(32, f8)
         if not alone:
             if lane == 0:
-                shared_seen[warp] = seen
-                shared_s[warp] = s
-                shared_N[warp] = N
-                shared_s2[warp] = s2
+                shared_seen[(mine * warps + warp)] = seen
+                shared_s[(mine * warps + warp)] = s
+                shared_N[(mine * warps + warp)] = N
+                shared_s2[(mine * warps + warp)] = s2
             cuda.syncthreads()
             if warp == 0:
-                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                N = sel(lane < warps, shared_N[lane % warps], i8(0))
-                s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                seen = sel(lane < warps, shared_seen[(mine * warps + lane % warps)], i4(0))
+                s = sel(lane < warps, shared_s[(mine * warps + lane % warps)], 0.0)
+                N = sel(lane < warps, shared_N[(mine * warps + lane % warps)], i8(0))
+                s2 = sel(lane < warps, shared_s2[(mine * warps + lane % warps)], 0.0)
                 seen, s, N, s2 = combine(seen, s, N, s2, warps)
-        place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
-        final_s = cuda.shared.array(ROWS, f8)
-        final_s2 = cuda.shared.array(ROWS, f8)
+        place = mine
+        final_s = cuda.shared.array(rows, f8)
+        final_s2 = cuda.shared.array(rows, f8)
         if warp == 0 or alone:
             s, s2 = finish(seen, s, N, s2)
             if thread == 0:
@@ -306,12 +313,11 @@ def make(warps, stage, slots, n_k):
                 cuda.syncthreads()
                 lead = p_W + (begin + first) * words_W * SIZE
                 skew_W = lead // SIZE % (32 // SIZE)
-                stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, thread, span)
+                stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, everyone, rows * span)
                 lead = p_y + (begin + first) * words_y * SIZE
                 skew_y = lead // SIZE % (32 // SIZE)
                 stage_real(cells_y, lead - skew_y * SIZE, skew_y, skew_y + min(slots * span, length - first) * words_y, steps_y, shift_y, mask_y, thread, span)
                 cuda.syncthreads()
-                make_S1(span, thread, cells_S1, cells_X, cells_W, n_k, skew_W, shift_W, mask_W, slots)
             map_0(out_0, n_l, live, item, s2, cells_X, cells_W, n_k, skew_W, shift_W, mask_W, span, thread, s, cells_y, skew_y, shift_y, mask_y, begin, first, length, slots)
             first += slots * span
             more = first < length
@@ -349,21 +355,22 @@ def checked(arrays):
 
 
 def plan(X, W, y):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X, 'W': W, 'y': y}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
     state = 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    element = 4 * sizes['k'] + 4 * 1 + 4 * 1
-    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
-    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    number, own, element = sizes['m'], 4 * 1 + 4 * 1, 4 * sizes['k']
+    shapes = [(r, w, slots) for r in range(min(number, 8), 0, -1) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(r, w, slots) for r, w, slots in shapes if r * w <= 8 and w * (32 * slots * (element + r * own) + r * state) <= 45056]
     if not fits:
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
-    warps, slots = fits[0]
-    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts, piece, launches = 1, length, [((warps, 'whole', slots, sizes['k']), blocks, threads)]
+    rows, warps, slots = fits[0]
+    blocks, threads = items // number * -(-number // rows), 32 * warps * rows
+    parts, piece, launches = 1, length, [((warps, 'whole', rows, slots, sizes['k']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -151,16 +151,28 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
     return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -344,8 +356,8 @@ def sweep(first, last, tile, block, b_x, x, b_c, c, n_l, out0, out1):
                 s2, s7, s8 = rebase_1(s2, old_p1, p1, old_N, s7, old_s4, s8, old_s6)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                ahead(c_tile, (n + at), piece, 16)
+                ahead(x_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(c_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0, r1, r2 = fold_1(x_tile[at:at + piece], p1, c_tile[at:at + piece], piece)
                 s2 = s2 + r0
                 s7 = s7 + r1

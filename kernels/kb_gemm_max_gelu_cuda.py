@@ -122,30 +122,35 @@ def further(place, rows, chunks, width, height):
 
 @cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -162,9 +167,11 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_k):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_k):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_k = 'k' in even
     AT_X, WIDTH_X = 0, width_of(n_k)
     STAGES = AT_X + ROWS * WIDTH_X
     AT_W, WIDTH_W = 0, width_of(n_k)
@@ -174,7 +181,7 @@ def make(stage, warps, TILE, vector, n_k):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_W, begin_m, n_l, n_m, thread):
-        load_tile(to + AT_W, p_W + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_W, vector, thread, THREADS)
+        load_tile(to + AT_W, p_W + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_W, even_k, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m2, S1, n_l, first_l):
@@ -192,19 +199,24 @@ def make(stage, warps, TILE, vector, n_k):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m2, other_m2):
+    def merge(item, part, parts, n_m, held_m2, part_m2, first_m):
         for r in range(2):
-            m2_old, m2_part = held_m2[r], other_m2[r]
+            at_m = i4(first_m + 8 * r)
+            if at_m >= n_m:
+                break
+            place = (item * n_m + at_m) * parts + part
+            m2_old, m2_part = held_m2[r], part_m2[place]
             m2 = larger(m2_old, m2_part)
             held_m2[r] = m2
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
     def finish(held_m2, y_0, p_c):
+        t1 = load_one(p_c + 0 * SIZE, True)
         for r in range(2):
             m2 = held_m2[r]
-            t1 = m2 - load_one(p_c + 0 * SIZE, True)
-            y_0[r] = f4(0.5) * t1 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t1 + f4(0.044715) * (t1 * t1 * t1))))
+            t2 = m2 - t1
+            y_0[r] = f4(0.5) * t2 * (f4(1.0) + math.tanh(f4(0.7978845608028654) * (t2 + f4(0.044715) * (t2 * t2 * t2))))
             unrolled()
 
     @cuda.jit(launch_bounds=(THREADS, 1))
@@ -230,23 +242,15 @@ def make(stage, warps, TILE, vector, n_k):
             held_m2[r] = f4(-inf)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            other_m2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m2[r] = f4(-inf)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_m + 8 * r < n_m
-                    place = (item * n_m + first_m + 8 * r) * parts + part
-                    if inside:
-                        other_m2[r] = part_m2[place]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m2, other_m2)
+                merge(item, part, parts, n_m, held_m2, part_m2, first_m)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            load_tile(shared + AT_X, p_X + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_X, vector, thread, THREADS)
+            load_tile(shared + AT_X, p_X + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_X, even_k, thread, THREADS)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_W, begin_m, n_l, n_m, thread)
             copies_end()
@@ -332,11 +336,13 @@ def checked(arrays):
 
 
 def plan(X, W, c):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X, 'W': W, 'c': c}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['k'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'k': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['k']))]
     if not schedules:
@@ -346,7 +352,7 @@ def plan(X, W, c):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['k'])
+    make_for = (warps, tile, even, sizes['k'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * sizes['m'] if parts > 1 else 1

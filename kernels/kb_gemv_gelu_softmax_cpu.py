@@ -152,10 +152,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 EXACT = ("contract",)
@@ -267,8 +272,8 @@ def fold_1(n, S1, b_, m, s_lanes, W, n_k):
         s_lanes[lane] = s
     whole = n // 128 * 128
     for i0 in range(0, whole, 128):
-        ahead(W, (n + i0) * n_k, 128 * n_k, 16)
-        ahead(b_, (n + i0), 128, 16)
+        ahead(W, (n + i0 // 2) * n_k, (128 // 2) * n_k, (n // 2) * n_k, 2, 16)
+        ahead(b_, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         for lane in range(128):
             i_l = i0 + lane
             t1 = S1[np.uint64(i_l)] + b_[np.uint64(i_l)]
@@ -372,8 +377,8 @@ def sweep(first, last, tile, block, b_W, W, b_x, x, b_b, b_, n_l, n_k, out0):
             n = tile if t0 + tile < n_l else n_l - t0
             W_tile = W[b_W[b], t0:t0 + n]
             b_tile = b_[b_b[b], t0:t0 + n]
-            ahead(W_tile, n_l * n_k, n * n_k, 16)
-            ahead(b_tile, n_l, n, 16)
+            ahead(W_tile, (n_l) * n_k, (n // 2) * n_k, (n // 2) * n_k, 2, 16)
+            ahead(b_tile, n_l, n // 2, n // 2, 2, 16)
             map_0(out0[b, t0:t0 + n], s, W_tile, x[b_x[b]], n_k, b_tile, m, n)
 
 

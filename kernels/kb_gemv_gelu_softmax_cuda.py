@@ -300,7 +300,6 @@ def make(warps, stage, slots, n_k):
                 skew_b = lead // SIZE % (32 // SIZE)
                 stage_real(cells_b, lead - skew_b * SIZE, skew_b, skew_b + min(slots * span, length - first) * words_b, steps_b, shift_b, mask_b, thread, span)
                 cuda.syncthreads()
-                make_S1(span, thread, cells_S1, cells_W, n_k, skew_W, shift_W, mask_W, cells_x, slots)
             map_0(out_0, n_l, live, item, s, cells_W, n_k, skew_W, shift_W, mask_W, span, thread, cells_x, cells_b, skew_b, shift_b, mask_b, m, begin, first, length, slots)
             first += slots * span
             more = first < length
@@ -338,7 +337,8 @@ def checked(arrays):
 
 
 def plan(W, x, b):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'W': W, 'x': x, 'b': b}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']

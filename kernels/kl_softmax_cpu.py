@@ -165,10 +165,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 EXACT = ("contract",)
@@ -271,8 +276,8 @@ def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes):
         s2_lanes[lane] = s2
     whole = n // 128 * 128
     for i0 in range(0, whole, 128):
-        ahead(x, (n + i0), 128, 16)
-        ahead(y, (n + i0), 128, 16)
+        ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
+        ahead(y, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         for lane in range(128):
             i_l = i0 + lane
             t2 = x[np.uint64(i_l)] - f4(t1)

@@ -87,10 +87,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**LOOP)
@@ -133,15 +138,19 @@ def sweep(first, last, tile, block, b_w, w, b_u, u, n_l, out0):
             seen = t0 + n - begin
             w_tile = w[b_w[b], t0:t0 + n]
             u_tile = u[b_u[b], t0:t0 + n]
-            r0, r1 = fold_0(w_tile, u_tile, n)
-            s = s + r0
-            s2 = s2 + r1
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(w_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(u_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                r0, r1 = fold_0(w_tile[at:at + piece], u_tile[at:at + piece], piece)
+                s = s + r0
+                s2 = s2 + r1
         for t0 in range(0, n_l, tile):
             n = tile if t0 + tile < n_l else n_l - t0
             w_tile = w[b_w[b], t0:t0 + n]
             u_tile = u[b_u[b], t0:t0 + n]
-            ahead(w_tile, n_l, n, 16)
-            ahead(u_tile, n_l, n, 16)
+            ahead(w_tile, n_l, n // 2, n // 2, 2, 16)
+            ahead(u_tile, n_l, n // 2, n // 2, 2, 16)
             map_0(out0[b, t0:t0 + n], w_tile, s, s2, u_tile, n)
 
 

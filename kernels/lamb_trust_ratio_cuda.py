@@ -318,7 +318,8 @@ def checked(arrays):
 
 
 def plan(w, u):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'w': w, 'u': u}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']

@@ -129,6 +129,11 @@ def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
     """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
@@ -146,32 +151,45 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
@@ -210,10 +228,12 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_o):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_o):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     n_one = 1
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_o = 'o' in even
     SPAN_o = span_of(n_o)
     STAGES = 0
     AT_W, WIDTH_W = 0, width_of(SPAN_o)
@@ -224,7 +244,7 @@ def make(stage, warps, TILE, vector, n_o):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_W, begin_o, begin_one, n_l, n_one, thread):
-        load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, i4(n_l - t0), n_o - begin_o, TILE, WIDTH_W, vector, thread, THREADS)
+        load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, i4(n_l - t0), n_o - begin_o, TILE, WIDTH_W, even_o, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_s, held_N, held_s2, seen_old, many, n_l, p_x, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4):
@@ -246,21 +266,21 @@ def make(stage, warps, TILE, vector, n_o):
                 unrolled()
             s = s + sum_over(s_it, 4)
             p1 = s / f4(N)
-            t4 = sel(math.isfinite(p1), p1, f4(0.0))
-            t5 = sel(math.isfinite(p1_old), p1_old, f4(0.0)) - t4
-            s2 = sel(seen_old > 0, s2_old + sel(f4(N_old) == f4(0.0), f4(0.0), t5 * t5 * f4(N_old)), s2_old)
+            t7 = sel(math.isfinite(p1), p1, f4(0.0))
+            t8 = sel(math.isfinite(p1_old), p1_old, f4(0.0)) - t7
+            s2 = sel(seen_old > 0, s2_old + sel(f4(N_old) == f4(0.0), f4(0.0), t8 * t8 * f4(N_old)), s2_old)
             s2_it = f4(0.0)
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t9 = load_one(p_x + at_l * SIZE, at_l < n_l) - t4
+                t13 = load_one(p_x + at_l * SIZE, at_l < n_l) - t7
                 ok = full | (at_l < n_l)
-                s2_it = s2_it + sel(ok, t9 * t9, f4(0.0))
-                p_s1[r, i_l] = sel(ok, load_one(p_g + at_l * SIZE, at_l < n_l) * t9, f4(0))
+                s2_it = s2_it + sel(ok, t13 * t13, f4(0.0))
+                p_s1[r, i_l] = sel(ok, load_one(p_g + at_l * SIZE, at_l < n_l) * t13, f4(0))
                 unrolled()
             s2 = s2 + sum_over(s2_it, 4)
-            t12 = bounded(t5)
+            t17 = bounded(t8)
             for i_o in range(SPAN_o // 4):
-                o_s1[r, i_o] = o_s1[r, i_o] + t12 * o_s4[r, i_o]
+                o_s1[r, i_o] = o_s1[r, i_o] + t17 * o_s4[r, i_o]
                 unrolled()
             held_s[r] = s
             held_N[r] = N
@@ -268,11 +288,15 @@ def make(stage, warps, TILE, vector, n_o):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_s, other_s, held_N, other_N, held_s2, other_s2, seen_old, seen_part, o_s4, b_s4, o_s5, b_s5, o_s1, b_s1):
+    def merge(item, part, parts, n_one, held_s, part_s, held_N, part_N, held_s2, part_s2, seen_old, seen_part, n_o, part_s4, b_s4, part_s5, b_s5, part_s1, b_s1, o_s4, o_s5, o_s1, first_o, first_one):
         for r in range(2):
-            s_old, s_part = held_s[r], other_s[r]
-            N_old, N_part = held_N[r], other_N[r]
-            s2_old, s2_part = held_s2[r], other_s2[r]
+            at_one = i4(first_one + 8 * r)
+            if at_one >= n_one:
+                break
+            place = (item * n_one + at_one) * parts + part
+            s_old, s_part = held_s[r], part_s[place]
+            N_old, N_part = held_N[r], part_N[place]
+            s2_old, s2_part = held_s2[r], part_s2[place]
             p1_old = sel(seen_old > 0, s_old / f4(N_old), f4(0))
             p1_part = sel(seen_part > 0, s_part / f4(N_part), f4(0))
             s = s_old + s_part
@@ -287,9 +311,14 @@ def make(stage, warps, TILE, vector, n_o):
             t15 = bounded(t6)
             t18 = bounded(t11)
             for i_o in range(SPAN_o // 4):
-                both2 = o_s1[r, i_o] + t15 * o_s4[r, i_o] + (b_s1[r, i_o] + t18 * b_s4[r, i_o])
-                o_s4[r, i_o] = o_s4[r, i_o] + b_s4[r, i_o]
-                o_s5[r, i_o] = o_s5[r, i_o] + b_s5[r, i_o]
+                at_o = i4(first_o + i_o // 2 * 8 + i_o % 2)
+                if i_o % 2 == 0:
+                    take_left(address(part_s4) + place * n_o * 4, at_o, n_o, b_s4)
+                    take_left(address(part_s5) + place * n_o * 4, at_o, n_o, b_s5)
+                    take_left(address(part_s1) + place * n_o * 4, at_o, n_o, b_s1)
+                both2 = o_s1[r, i_o] + t15 * o_s4[r, i_o] + (b_s1[i_o % 2] + t18 * b_s4[i_o % 2])
+                o_s4[r, i_o] = o_s4[r, i_o] + b_s4[i_o % 2]
+                o_s5[r, i_o] = o_s5[r, i_o] + b_s5[i_o % 2]
                 o_s1[r, i_o] = both2
                 unrolled()
             held_s[r] = s
@@ -331,7 +360,7 @@ def make(stage, warps, TILE, vector, n_o):
         lane, warp = thread % 32, thread // 32
         begin_o = number % -(-n_o // SPAN_o) * SPAN_o
         number //= -(-n_o // SPAN_o)
-        first_o = begin_o + lane % 4 * 2
+        first_o = begin_o + (lane & 3) * 2
         blocks = -(-n_one // ROWS)
         begin_one = (blocks - 1 - number % blocks) * ROWS
         first_one = begin_one + warp * 16 + lane // 4
@@ -366,45 +395,13 @@ def make(stage, warps, TILE, vector, n_o):
                 o_s1[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s4 = cuda.local.array(SUMS_o, f4)
-            b_s5 = cuda.local.array(SUMS_o, f4)
-            b_s1 = cuda.local.array(SUMS_o, f4)
-            other_s = cuda.local.array(2, f4)
-            other_N = cuda.local.array(2, i8)
-            other_s2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_s[r] = f4(0.0)
-                other_N[r] = 0
-                other_s2[r] = f4(0.0)
-                for i in range(SPAN_o // 4):
-                    b_s4[r, i] = f4(0)
-                for i in range(SPAN_o // 4):
-                    b_s5[r, i] = f4(0)
-                for i in range(SPAN_o // 4):
-                    b_s1[r, i] = f4(0)
+            b_s4 = cuda.local.array(2, f4)
+            b_s5 = cuda.local.array(2, f4)
+            b_s1 = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_one + 8 * r < n_one
-                    place = (item * n_one + first_one + 8 * r) * parts + part
-                    if inside:
-                        other_s[r] = part_s[place]
-                        other_N[r] = part_N[place]
-                        other_s2[r] = part_s2[place]
-                    for i in range(SPAN_o // 4):
-                        column = first_o + i // 2 * 8 + i % 2
-                        if inside and column < n_o:
-                            b_s4[r, i] = part_s4[place * n_o + column]
-                    for i in range(SPAN_o // 4):
-                        column = first_o + i // 2 * 8 + i % 2
-                        if inside and column < n_o:
-                            b_s5[r, i] = part_s5[place * n_o + column]
-                    for i in range(SPAN_o // 4):
-                        column = first_o + i // 2 * 8 + i % 2
-                        if inside and column < n_o:
-                            b_s1[r, i] = part_s1[place * n_o + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_s, other_s, held_N, other_N, held_s2, other_s2, seen_old, seen_part, o_s4, b_s4, o_s5, b_s5, o_s1, b_s1)
+                merge(item, part, parts, n_one, held_s, part_s, held_N, part_N, held_s2, part_s2, seen_old, seen_part, n_o, part_s4, b_s4, part_s5, b_s5, part_s1, b_s1, o_s4, o_s5, o_s1, first_o, first_one)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -442,22 +439,37 @@ def make(stage, warps, TILE, vector, n_o):
                     part_s[place] = held_s[r]
                     part_N[place] = held_N[r]
                     part_s2[place] = held_s2[r]
-                for i in range(SPAN_o // 4):
-                    column = first_o + i // 2 * 8 + i % 2
-                    if inside and column < n_o:
-                        part_s4[place * n_o + column] = o_s4[r, i]
-                for i in range(SPAN_o // 4):
-                    column = first_o + i // 2 * 8 + i % 2
-                    if inside and column < n_o:
-                        part_s5[place * n_o + column] = o_s5[r, i]
-                for i in range(SPAN_o // 4):
-                    column = first_o + i // 2 * 8 + i % 2
-                    if inside and column < n_o:
-                        part_s1[place * n_o + column] = o_s1[r, i]
+                for i in range(SPAN_o // 8):
+                    column, first, second = first_o + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s4) + (place * n_o + column) * 4
+                    if n_o % 2 == 0 and inside and column < n_o:
+                        store_two(at, o_s4[r, first], o_s4[r, second])
+                    if n_o % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_o:
+                                store_single(at + 4 * own, o_s4[r, first + own])
+                for i in range(SPAN_o // 8):
+                    column, first, second = first_o + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s5) + (place * n_o + column) * 4
+                    if n_o % 2 == 0 and inside and column < n_o:
+                        store_two(at, o_s5[r, first], o_s5[r, second])
+                    if n_o % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_o:
+                                store_single(at + 4 * own, o_s5[r, first + own])
+                for i in range(SPAN_o // 8):
+                    column, first, second = first_o + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s1) + (place * n_o + column) * 4
+                    if n_o % 2 == 0 and inside and column < n_o:
+                        store_two(at, o_s1[r, first], o_s1[r, second])
+                    if n_o % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_o:
+                                store_single(at + 4 * own, o_s1[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_o, f4)
             finish(held_s, held_N, held_s2, o_s1, o_s4, y_0, o_s5)
-            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_one + begin_one) * n_o + begin_o) * SIZE, n_o * SIZE, n_one - begin_one, n_o - begin_o, ROWS, SPAN_o, even_o, thread, THREADS)
 
     return kernel
 
@@ -506,11 +518,13 @@ def checked(arrays):
 
 
 def plan(x, g, b, W):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x, 'g': g, 'b': b, 'W': W}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['o'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'o': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < 1)
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['o']))]
     if not schedules:
@@ -520,7 +534,7 @@ def plan(x, g, b, W):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['o'])
+    make_for = (warps, tile, even, sizes['o'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * 1 if parts > 1 else 1

@@ -160,10 +160,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -458,8 +463,8 @@ def sweep(first, last, tile, block, b_x, x, b_y, y, n_l, out0, out1):
                 s3, s4, s1, s7, s8, s9, s10 = rebase_1(old_s3, old_p1, p1, old_p2, p2, old_N, old_s4, old_s1, s7, s8, s9, s10)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                ahead(y_tile, (n + at), piece, 16)
+                ahead(x_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(y_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0, r1, r2, r3, r4, r5, r6 = fold_1(x_tile[at:at + piece], p1, y_tile[at:at + piece], p2, piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4) or not sound(r5) or not sound(r6):
                     r0, r1, r2, r3, r4, r5, r6 = fold_1(x_tile[at:at + piece], p1, y_tile[at:at + piece], p2, piece, f8)

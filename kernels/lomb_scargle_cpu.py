@@ -154,16 +154,28 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
     return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -425,8 +437,8 @@ def sweep(first, last, tile, block, b_t, t, b_y, y, n_l, out0):
                 s4, s6, s1, s8, s5, s9, s10 = rebase_1(old_p2, p2, old_s4, old_s6, old_p1, p1, old_s8, old_s1, s5, old_s9, old_s10)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(t_tile, (n + at), piece, 16)
-                ahead(y_tile, (n + at), piece, 16)
+                ahead(t_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(y_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0, r1, r2, r3, r4, r5, r6 = fold_1(t_tile[at:at + piece], p2, y_tile[at:at + piece], p1, piece)
                 s4 = s4 + r0
                 s6 = s6 + r1

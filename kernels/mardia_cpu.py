@@ -216,10 +216,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -788,7 +793,7 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_plane, out0, out1):
                 s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = rebase_1(old_s2, old_p1, p1, old_N, old_s1, old_s5, old_p3, p3, old_s6, old_s11, old_s12, old_s13, s14, s15, s16, s17, s18)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(X_tile, (n + at) * n_plane, piece * n_plane, 16)
+                ahead(X_tile, (n + at // 4) * n_plane, (piece // 4) * n_plane, (n // 4) * n_plane, 4, 16)
                 r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1[at:at + piece], p1, S2[at:at + piece], p3, piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2) or not sound(r3) or not sound(r4) or not sound(r5) or not sound(r6) or not sound(r7) or not sound(r8) or not sound(r9) or not sound(r10) or not sound(r11):
                     r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11 = fold_1(S1[at:at + piece], p1, S2[at:at + piece], p3, piece, f8)

@@ -755,7 +755,7 @@ def make(warps, stage, slots, n_plane):
                 s18 = sel(lane < warps, shared_s18[lane % warps], 0.0)
                 seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18 = combine(seen, s, N, s4, s2, s1, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, warps)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
                 part_N[item * parts + part] = N
@@ -811,7 +811,8 @@ def checked(arrays):
 
 
 def plan(X):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -825,9 +826,9 @@ def plan(X):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['plane']), items * parts, 32 * warps), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['plane']), blocks * parts, threads), ((8, 'join', slots, sizes['plane']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['plane']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -125,7 +125,7 @@ SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, m_old, h1_old, h2_old, s1_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, m_old, h1_old, h2_old, s1_old, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
@@ -133,7 +133,7 @@ def fold(seen_old, m_old, h1_old, h2_old, s1_old, slots, first, thread, length, 
         return seen_old, m_old, h1_old, h2_old, s1_old
     seen = i4(seen_old + many)
     m, h1, h2, s1 = m_old, h1_old, h2_old, s1_old
-    begins = sel(seen_old == 0, i4(1), i4(0))
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
@@ -231,7 +231,7 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, m, h1, h2, s1 = fold(seen, m, h1, h2, s1, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+                seen, m, h1, h2, s1 = fold(seen, m, h1, h2, s1, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x)
             seen, m, h1, h2, s1 = combine(seen, m, h1, h2, s1, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_m = cuda.shared.array(32, f8)
@@ -261,7 +261,7 @@ def make(warps, stage, slots):
             h2 = sel(thread == 0, h2, (-inf))
             s1 = sel(thread == 0, s1, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
                 part_h1[item * parts + part] = h1
@@ -305,7 +305,8 @@ def checked(arrays):
 
 
 def plan(x):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -319,9 +320,9 @@ def plan(x):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
+    launches = [((warps, 'part', slots), blocks * parts, threads), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -107,7 +107,6 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
-load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
@@ -117,6 +116,11 @@ wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
+
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
@@ -135,33 +139,46 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -211,9 +228,12 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_c, n_r):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_c, n_r):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_c = 'c' in even
+    even_r = 'r' in even
     SPAN_c = span_of(n_c)
     AT_qC, WIDTH_qC = 0, width_of(n_c)
     AT_qR, WIDTH_qR = AT_qC + ROWS * WIDTH_qC, width_of(n_r)
@@ -226,9 +246,9 @@ def make(stage, warps, TILE, vector, n_c, n_r):
     BYTES, _ = needs(warps, TILE, n_c, n_r)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_C, p_R, begin_c, begin_h, n_l, n_h, thread):
-        load_tile(to + AT_C, p_C + (t0 * n_c + begin_c) * SIZE, n_c * SIZE, i4(n_l - t0), n_c - begin_c, TILE, WIDTH_C, vector, thread, THREADS)
-        load_tile(to + AT_R, p_R + t0 * n_r * SIZE, n_r * SIZE, i4(n_l - t0), n_r - 0, TILE, WIDTH_R, vector, thread, THREADS)
+    def fetch(to, t0, p_C, p_R, begin_c, begin_m_h, n_l, n_m_h, thread):
+        load_tile(to + AT_C, p_C + (t0 * n_c + begin_c) * SIZE, n_c * SIZE, i4(n_l - t0), n_c - begin_c, TILE, WIDTH_C, even_c, thread, THREADS)
+        load_tile(to + AT_R, p_R + t0 * n_r * SIZE, n_r * SIZE, i4(n_l - t0), n_r - 0, TILE, WIDTH_R, even_r, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m2, held_s2, S1, S2, scale, n_l, first_l, p_s, o_s):
@@ -264,10 +284,14 @@ def make(stage, warps, TILE, vector, n_c, n_r):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m2, other_m2, held_s2, other_s2, o_s, b_s):
+    def merge(item, part, parts, n_m_h, held_m2, part_m2, held_s2, part_s2, n_c, part_s, b_s, o_s, first_c, first_m_h):
         for r in range(2):
-            m2_old, m2_part = held_m2[r], other_m2[r]
-            s2_old, s2_part = held_s2[r], other_s2[r]
+            at_m_h = i4(first_m_h + 8 * r)
+            if at_m_h >= n_m_h:
+                break
+            place = (item * n_m_h + at_m_h) * parts + part
+            m2_old, m2_part = held_m2[r], part_m2[place]
+            s2_old, s2_part = held_s2[r], part_s2[place]
             m2 = larger(m2_old, m2_part)
             t2 = sel(math.isfinite(m2), m2, f4(0.0))
             t4 = math.exp(sel(math.isfinite(m2_old), m2_old, f4(0.0)) - t2)
@@ -276,7 +300,10 @@ def make(stage, warps, TILE, vector, n_c, n_r):
             t10 = bounded(t4)
             t12 = bounded(t8)
             for i_c in range(SPAN_c // 4):
-                o_s[r, i_c] = t10 * o_s[r, i_c] + t12 * b_s[r, i_c]
+                at_c = i4(first_c + i_c // 2 * 8 + i_c % 2)
+                if i_c % 2 == 0:
+                    take_left(address(part_s) + place * n_c * 4, at_c, n_c, b_s)
+                o_s[r, i_c] = t10 * o_s[r, i_c] + t12 * b_s[i_c % 2]
                 unrolled()
             held_m2[r] = m2
             held_s2[r] = s2
@@ -308,18 +335,17 @@ def make(stage, warps, TILE, vector, n_c, n_r):
         if not joins:
             part, number = number % parts, number // parts
         lane, warp = thread % 32, thread // 32
+        n_m_h = n_m * n_h
         begin_c = i8(0)
-        first_c = begin_c + lane % 4 * 2
-        blocks = -(-n_h // ROWS)
-        begin_h = (blocks - 1 - number % blocks) * ROWS
-        first_h = begin_h + warp * 16 + lane // 4
+        first_c = begin_c + (lane & 3) * 2
+        blocks = -(-n_m_h // ROWS)
+        begin_m_h = (blocks - 1 - number % blocks) * ROWS
+        first_m_h = begin_m_h + warp * 16 + lane // 4
         item = number // blocks
         rest = item
-        at_m = rest % n_m
-        rest //= n_m
-        o_qC = rest * s_qC + (at_m) * n_h * n_c
+        o_qC = rest * s_qC
         p_qC = address(qC) + o_qC * SIZE
-        o_qR = rest * s_qR + (at_m) * n_h * n_r
+        o_qR = rest * s_qR
         p_qR = address(qR) + o_qR * SIZE
         o_C = rest * s_C
         p_C = address(C) + o_C * SIZE
@@ -338,41 +364,24 @@ def make(stage, warps, TILE, vector, n_c, n_r):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_c, f4)
-            other_m2 = cuda.local.array(2, f4)
-            other_s2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m2[r] = f4(-inf)
-                other_s2[r] = f4(0.0)
-                for i in range(SPAN_c // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_h + 8 * r < n_h
-                    place = (item * n_h + first_h + 8 * r) * parts + part
-                    if inside:
-                        other_m2[r] = part_m2[place]
-                        other_s2[r] = part_s2[place]
-                    for i in range(SPAN_c // 4):
-                        column = first_c + i // 2 * 8 + i % 2
-                        if inside and column < n_c:
-                            b_s[r, i] = part_s[place * n_c + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m2, other_m2, held_s2, other_s2, o_s, b_s)
+                merge(item, part, parts, n_m_h, held_m2, part_m2, held_s2, part_s2, n_c, part_s, b_s, o_s, first_c, first_m_h)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            load_tile(shared + AT_qC, p_qC + (begin_h * n_c + begin_c) * SIZE, n_c * SIZE, i4(n_h - begin_h), n_c - begin_c, ROWS, WIDTH_qC, vector, thread, THREADS)
-            load_tile(shared + AT_qR, p_qR + begin_h * n_r * SIZE, n_r * SIZE, i4(n_h - begin_h), n_r - 0, ROWS, WIDTH_qR, vector, thread, THREADS)
+            load_tile(shared + AT_qC, p_qC + (begin_m_h * n_c + begin_c) * SIZE, n_c * SIZE, i4(n_m_h - begin_m_h), n_c - begin_c, ROWS, WIDTH_qC, even_c, thread, THREADS)
+            load_tile(shared + AT_qR, p_qR + begin_m_h * n_r * SIZE, n_r * SIZE, i4(n_m_h - begin_m_h), n_r - 0, ROWS, WIDTH_qR, even_r, thread, THREADS)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_C, p_R, begin_c, begin_h, n_l, n_h, thread)
+                fetch(shared + STAGES, t0, p_C, p_R, begin_c, begin_m_h, n_l, n_m_h, thread)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_C, p_R, begin_c, begin_h, n_l, n_h, thread)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_C, p_R, begin_c, begin_m_h, n_l, n_m_h, thread)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -397,19 +406,24 @@ def make(stage, warps, TILE, vector, n_c, n_r):
             cuda.syncthreads()
         if splits:
             for r in range(2):
-                inside = first_h + 8 * r < n_h
-                place = (item * n_h + first_h + 8 * r) * parts + part
+                inside = first_m_h + 8 * r < n_m_h
+                place = (item * n_m_h + first_m_h + 8 * r) * parts + part
                 if inside and lane % 4 == 0 and begin_c == 0:
                     part_m2[place] = held_m2[r]
                     part_s2[place] = held_s2[r]
-                for i in range(SPAN_c // 4):
-                    column = first_c + i // 2 * 8 + i % 2
-                    if inside and column < n_c:
-                        part_s[place * n_c + column] = o_s[r, i]
+                for i in range(SPAN_c // 8):
+                    column, first, second = first_c + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_c + column) * 4
+                    if n_c % 2 == 0 and inside and column < n_c:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_c % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_c:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_c, f4)
             finish(held_m2, held_s2, o_s, y_0)
-            store_tile(shared, y_0, address(out_0) + ((item * n_h + begin_h) * n_c + begin_c) * SIZE, n_c * SIZE, n_h - begin_h, n_c - begin_c, ROWS, SPAN_c, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_m_h + begin_m_h) * n_c + begin_c) * SIZE, n_c * SIZE, n_m_h - begin_m_h, n_c - begin_c, ROWS, SPAN_c, even_c, thread, THREADS)
 
     return kernel
 
@@ -458,26 +472,28 @@ def checked(arrays):
 
 
 def plan(qC, qR, C, R, scale):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays, numbers = {'qC': qC, 'qR': qR, 'C': C, 'R': R}, {'scale': np.float64(scale)}
     sizes, leading, steps = checked(arrays)
-    groups = math.prod(leading) * sizes['m']
+    groups = math.prod(leading)
     if sizes['c'] > WIDEST:
         raise ValueError(f"axis c has length {sizes['c']}; this kernel holds at most {WIDEST} columns")
-    vector = all(size % CHUNK == 0 for size in (sizes['c'], sizes['r'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
-    fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['h'])
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'c': CHUNK, 'r': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
+    fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < math.prod(sizes[axis] for axis in ('m', 'h')))
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['c'], sizes['r']))]
     if not schedules:
         raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")
     warps, tile = schedules[0]
-    blocks = groups * -(-sizes['h'] // (16 * warps)) * 1
+    blocks = groups * -(-math.prod(sizes[axis] for axis in ('m', 'h')) // (16 * warps)) * 1
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['c'], sizes['r'])
+    make_for = (warps, tile, even, sizes['c'], sizes['r'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
-    items = groups * sizes['h'] if parts > 1 else 1
+    items = groups * math.prod(sizes[axis] for axis in ('m', 'h')) if parts > 1 else 1
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*numbers.values(), *(np.int32(sizes[axis]) for axis in ('m', 'h', 'l')), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -190,10 +190,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 def _extreme(name):
@@ -880,7 +885,7 @@ def sweep(first, last, tile, block, b_X, X, n_l, n_e, n_b, out0, out1, out2, out
                 rebase_1(s1, old_pos, pos, old_s1, n_b, n_e, n_b)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(X_tile, (n + at) * n_e, piece * n_e, 16)
+                ahead(X_tile, (n + at // 4) * n_e, (piece // 4) * n_e, (n // 4) * n_e, 4, 16)
                 fold_1(t0 + at, pos, X_tile[at:at + piece], s1, n_e, n_b, piece)
         out0[b], out1[b], out2[b], out3[b], out4[b], out5[b], out6[b], out7[b] = finish(s1, pos, n_b, n_e, n_b, s)
 

@@ -786,7 +786,7 @@ def output_4(s, n_e, n_b, pos):
             t10 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
             if comes_first(t10, t8_value, i_e, t8):
                 t8, t8_value = i_e, t10
-        t1 = t1 + (pos[i_b] * n_e + t8 if i_b == t2 else 0)
+        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t8, 0)
     return t1
 
 
@@ -830,7 +830,7 @@ def output_5(s, n_e, n_b, pos):
             t28 = s[i_b * n_e + i_e] if (i_e >= 0) & (t21 | (i_e != t22)) else -inf
             if comes_first(t28, t19_value, i_e, t19):
                 t19, t19_value = i_e, t28
-        t1 = t1 + (pos[i_b] * n_e + t19 if i_b == t2 else 0)
+        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t19, 0)
     return t1
 
 
@@ -903,7 +903,7 @@ def output_6(s, n_e, n_b, pos):
             t59 = s[i_b * n_e + i_e] if (i_e >= 0) & (t42 | (i_e != t43)) & (t49 | (i_e != t50)) else -inf
             if comes_first(t59, t40_value, i_e, t40):
                 t40, t40_value = i_e, t59
-        t1 = t1 + (pos[i_b] * n_e + t40 if i_b == t2 else 0)
+        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t40, 0)
     return t1
 
 
@@ -1014,7 +1014,7 @@ def output_7(s, n_e, n_b, pos):
             t106 = s[i_b * n_e + i_e] if t105 else -inf
             if comes_first(t106, t74_value, i_e, t74):
                 t74, t74_value = i_e, t106
-        t1 = t1 + (pos[i_b] * n_e + t74 if i_b == t2 else 0)
+        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t74, 0)
     return t1
 
 
@@ -1127,7 +1127,7 @@ def make(warps, stage, slots, n_e, n_b):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
                 seen = combine(seen, warps, n_b, pos_old, pos, n_e, s1_old, s1, pos_value, n_b__1)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 for word in range(words_pos):
                     part_pos[(item * parts + part) * words_pos + word] = pos[word]
@@ -1180,7 +1180,8 @@ def checked(arrays):
 
 
 def plan(X):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -1197,9 +1198,9 @@ def plan(X):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['e'], sizes['b']), items * parts, 32 * warps), ((8, 'join', slots, sizes['e'], sizes['b']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['e'], sizes['b']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['e'], sizes['b']), blocks * parts, threads), ((8, 'join', slots, sizes['e'], sizes['b']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['e'], sizes['b']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -258,10 +258,11 @@ def finish(seen, m2, s, top2, n_top, pos_value, result_0, result_1, pos):
 
 
 @cache
-def make(warps, stage, slots, n_d, n_top):
+def make(warps, stage, together, slots, n_d, n_top):
     """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
     span = 32 * warps
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    rows = 1 if joins else together
     words_pos = n_top
     words_pos_value = n_top
     words_top2 = n_top
@@ -271,22 +272,28 @@ def make(warps, stage, slots, n_d, n_top):
     room_pos_value = warps * (words_pos_value | 1)
     words_W = n_d
     shift_W, mask_W = turns_of(words_W, 32)
-    steps_W = 0 if joins else -(-(slots * span * words_W + 32 // SIZE) // span)
-    room_W = max(steps_W * span, 1)
+    steps_W = 0 if joins else -(-(slots * span * words_W + 32 // SIZE) // (rows * span))
+    room_W = max(steps_W * (rows * span), 1)
     room_S1 = slots * span * 1
     words_X = n_d
+    all_room_S1 = rows * room_S1
+    all_words_X = rows * words_X
+    room_pos *= rows
+    room_pos_value *= rows
 
-    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    @cuda.jit(launch_bounds=(span * rows, 1))
     def kernel(X, s_X, W, s_W, k, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s, part_pos, part_pos_value, out_0, out_1):
-        thread = i8(cuda.threadIdx.x)
-        lane, warp = thread & 31, thread >> 5 & warps - 1
+        everyone = i8(cuda.threadIdx.x)
+        mine, thread = everyone // span, everyone % span
+        lane, warp = thread & 31, thread >> 5
         item, part = i8(cuda.blockIdx.x), i8(0)
         if splits:
             item, part = item // parts, item % parts
-        if alone:
-            item, thread = item * ROWS + (thread >> 5), lane
-        live = item < items
-        row = sel(live, item, i8(0))
+        number = n_m
+        blocks = -(-number // rows)
+        place = item % blocks * rows + mine
+        live, item = place < number, item // blocks * number + place
+        row = sel(live, item, item - place)
         rest = row
         i_m = rest % n_m
         rest //= n_m
@@ -294,14 +301,14 @@ def make(warps, stage, slots, n_d, n_top):
         p_X = address(X) + o_X * SIZE
         o_W = rest * s_W
         p_W = address(W) + o_W * SIZE
-        cells_X = cuda.shared.array(words_X, f4)
+        cells_X = cuda.shared.array(all_words_X, f4)[mine * words_X:]
         for word in range(thread, words_X, span):
             cells_X[word] = load_one(p_X + word * SIZE, 1)
         cuda.syncthreads()
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_W = cuda.shared.array(room_W, f4)
-        cells_S1 = cuda.shared.array(room_S1, f4)
+        cells_S1 = cuda.shared.array(all_room_S1, f4)[mine * room_S1:]
         pos = cuda.local.array(words_pos, i8)
         pos_value = cuda.local.array(words_pos_value, f8)
         top2 = cuda.local.array(words_top2, f8)
@@ -318,7 +325,7 @@ def make(warps, stage, slots, n_d, n_top):
             cuda.syncthreads()
             lead = p_W + (begin + first) * words_W * SIZE
             skew_W = lead // SIZE % (32 // SIZE)
-            stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, thread, span)
+            stage_real(cells_W, lead - skew_W * SIZE, skew_W, skew_W + min(slots * span, length - first) * words_W, steps_W, shift_W, mask_W, everyone, rows * span)
             cuda.syncthreads()
             make_S1(span, thread, cells_S1, cells_X, cells_W, n_d, skew_W, shift_W, mask_W, slots)
             seen, m2, s = fold(seen, m2, s, slots, first, span, thread, length, cells_S1, pos_value, pos, n_top, begin)
@@ -342,25 +349,25 @@ def make(warps, stage, slots, n_d, n_top):
         shared_pos_value = cuda.shared.array(room_pos_value, f8)
         if not alone:
             if lane == 0:
-                shared_seen[warp] = seen
-                shared_m2[warp] = m2
-                shared_s[warp] = s
+                shared_seen[(mine * warps + warp)] = seen
+                shared_m2[(mine * warps + warp)] = m2
+                shared_s[(mine * warps + warp)] = s
                 for word in range(words_pos):
-                    shared_pos[warp * (words_pos | 1) + word] = pos[word]
+                    shared_pos[(mine * warps + warp) * (words_pos | 1) + word] = pos[word]
                 for word in range(words_pos_value):
-                    shared_pos_value[warp * (words_pos_value | 1) + word] = pos_value[word]
+                    shared_pos_value[(mine * warps + warp) * (words_pos_value | 1) + word] = pos_value[word]
             cuda.syncthreads()
             if warp == 0:
-                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                m2 = sel(lane < warps, shared_m2[lane % warps], (-inf))
-                s = sel(lane < warps, shared_s[lane % warps], 0.0)
+                seen = sel(lane < warps, shared_seen[(mine * warps + lane % warps)], i4(0))
+                m2 = sel(lane < warps, shared_m2[(mine * warps + lane % warps)], (-inf))
+                s = sel(lane < warps, shared_s[(mine * warps + lane % warps)], 0.0)
                 for word in range(words_pos):
-                    pos[word] = sel(lane < warps, shared_pos[lane % warps * (words_pos | 1) + word], i8(-1))
+                    pos[word] = sel(lane < warps, shared_pos[(mine * warps + lane % warps) * (words_pos | 1) + word], i8(-1))
                 for word in range(words_pos_value):
-                    pos_value[word] = sel(lane < warps, shared_pos_value[lane % warps * (words_pos_value | 1) + word], -inf)
+                    pos_value[word] = sel(lane < warps, shared_pos_value[(mine * warps + lane % warps) * (words_pos_value | 1) + word], -inf)
                 seen, m2, s = combine(seen, m2, s, warps, pos_value, pos, n_top)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m2[item * parts + part] = m2
                 part_s[item * parts + part] = s
@@ -409,7 +416,8 @@ def checked(arrays):
 
 
 def plan(X, W, k):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays, numbers = {'X': X, 'W': W}, {'k': np.int64(k)}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
@@ -419,16 +427,16 @@ def plan(X, W, k):
     state = 8 * sizes['top'] + 8 * sizes['top']
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    element = 4 * sizes['d'] + 4 * 1
-    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
-    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    number, own, element = sizes['m'], 4 * 1, 4 * sizes['d']
+    shapes = [(r, w, slots) for r in range(min(number, 8), 0, -1) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(r, w, slots) for r, w, slots in shapes if r * w <= 8 and w * (32 * slots * (element + r * own) + r * state) <= 45056]
     if not fits:
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
-    warps, slots = fits[0]
-    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    rows, warps, slots = fits[0]
+    blocks, threads = items // number * -(-number // rows), 32 * warps * rows
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['d'], sizes['top']), items * parts, 32 * warps), ((8, 'join', slots, sizes['d'], sizes['top']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['d'], sizes['top']), blocks, threads)]
+    launches = [((warps, 'part', rows, slots, sizes['d'], sizes['top']), blocks * parts, threads), ((8, 'join', rows, slots, sizes['d'], sizes['top']), items, 256)] if parts > 1 else [((warps, 'whole', rows, slots, sizes['d'], sizes['top']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

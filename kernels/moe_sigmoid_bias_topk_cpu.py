@@ -134,10 +134,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 def _extreme(name):
@@ -397,8 +402,8 @@ def sweep(first, last, tile, block, b_x, x, b_b, b_, n_l, n_t, out0, out1):
                 rebase_1(s1, old_pos, pos, old_s1, n_t, n_t)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                ahead(b_tile, (n + at), piece, 16)
+                ahead(x_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(b_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 fold_1(t0 + at, pos, x_tile[at:at + piece], s1, n_t, piece)
         finish(s1, pos, n_t, n_t, s, out0[b], out1[b])
 

@@ -383,7 +383,7 @@ def make(warps, stage, n_t):
                     s1[word] = sel(lane < warps, shared_s1[lane % warps * (words_s1 | 1) + word], 0.0)
                 seen = combine(seen, warps, n_t, pos_old, pos, s1_old, s1, pos_value, n_t__1)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 for word in range(words_pos):
                     part_pos[(item * parts + part) * words_pos + word] = pos[word]
@@ -432,7 +432,8 @@ def checked(arrays):
 
 
 def plan(x, b):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x, 'b': b}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -444,9 +445,9 @@ def plan(x, b):
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
     warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', sizes['t']), items * parts, 32 * warps), ((8, 'join', sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', sizes['t']), blocks, threads)]
+    launches = [((warps, 'part', sizes['t']), blocks * parts, threads), ((8, 'join', sizes['t']), items, 256)] if parts > 1 else [((warps, 'whole', sizes['t']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

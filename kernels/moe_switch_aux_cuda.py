@@ -320,7 +320,7 @@ def make(warps, stage, slots, n_e):
                     s2[word] = sel(lane < warps, shared_s2[lane % warps * (words_s2 | 1) + word], 0.0)
                 seen, s3 = combine(seen, s3, warps, s, n_e, s2)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s3[item * parts + part] = s3
                 for word in range(words_s):
@@ -366,7 +366,8 @@ def checked(arrays):
 
 
 def plan(X):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -380,9 +381,9 @@ def plan(X):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['e']), items * parts, 32 * warps), ((8, 'join', slots, sizes['e']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['e']), blocks, threads)]
+    launches = [((warps, 'part', slots, sizes['e']), blocks * parts, threads), ((8, 'join', slots, sizes['e']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['e']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

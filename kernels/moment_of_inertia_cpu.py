@@ -169,10 +169,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -340,8 +345,8 @@ def sweep(first, last, tile, block, b_m, m, b_r, r, n_l, n_c, out0):
                 s3 = rebase_1(s3, old_p1, p1, old_s, n_c, old_s2)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(m_tile, (n + at), piece, 16)
-                ahead(r_tile, (n + at) * n_c, piece * n_c, 16)
+                ahead(m_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(r_tile, (n + at // 2) * n_c, (piece // 2) * n_c, (n // 2) * n_c, 2, 16)
                 r0 = fold_1(m_tile[at:at + piece], r_tile[at:at + piece], p1, n_c, piece, f4)
                 if not sound(r0):
                     r0 = fold_1(m_tile[at:at + piece], r_tile[at:at + piece], p1, n_c, piece, f8)

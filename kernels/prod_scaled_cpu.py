@@ -1,4 +1,4 @@
-"""prod_scaled: one pass over l, 3 words of state per row, commutative merge.
+"""prod_scaled: one pass over l, 4 words of state per row, commutative merge.
 
 P = Π x_l/m with m = max |x|, and log|P| + N log m = log |Π x|.
 
@@ -9,19 +9,24 @@ The operator
         return d2, log(abs(d2)) + size(l) * log(d1)
 
 One more element (a prime marks the new value)
-    m' = max(m, |x[l]|)
-    q' = q·x[l]·(m/m')^N/m'
-    N' = N + 1
+    m'  = max(m, |x[l]|)
+    q1' = q1·x[l]
+    N'  = N + 1
+    e'  = e
 
 Two states a and b
-    m' = max(m_a, m_b)
-    q' = q_a·q_b·(m_a/m')^N_a·(m_b/m')^N_b
-    N' = N_a + N_b
+    m'  = max(m_a, m_b)
+    q1' = q1_a·q1_b
+    N'  = N_a + N_b
+    e'  = e_a + e_b
 
-Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, recentre_ratio,
+Dangers
+    m divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, divide, sum_pulls_invariant, sum_of_invariant,
 prod_pulls_invariant
-Certificate: sha256 bf96fcbb017c7e7af0fa48601f6b90d55a0db3ff6651d43966c3c761d36efc3a
-Schedule: tiles of 2048 along l, rows shared between threads
+Certificate: sha256 cda9631a6210a96e78ffc8b0b6ce9f1b1011a26467d1035121d24061451e559e
+Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python prod_scaled_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
 """
@@ -37,7 +42,7 @@ from numba.extending import intrinsic
 
 INPUTS = {"x": "l"}
 DTYPES = {"x": "float32"}
-TILE, BLOCK = 2048, 1
+TILE, BLOCK = 8192, 1
 
 
 def prod_scaled(x, *, threads=None):
@@ -90,10 +95,66 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
+
+
+EXACT = ("contract",)
+
+
+def _plus(builder, a, x, b):
+    """a · x + b, in one instruction where there is one, and with no other liberty."""
+    return builder.fadd(builder.fmul(a, x, flags=EXACT), b, flags=EXACT)
+
+
+def _polynomial(builder, x, coefficients):
+    """A polynomial by its coefficients, that of the highest power first."""
+    total, *others = (x.type(each) for each in coefficients)
+    for each in others:
+        total = _plus(builder, total, x, each)
+    return total
+
+
+def _reduced(builder, x, least, most, rounding, parts):
+    """x / ln 2, rounded by adding a large number, with that; and what is left of x, which is kept between bounds (NaN stays)."""
+    for beyond, bound in (("<", least), (">", most)):
+        x = x if bound is None else builder.select(builder.fcmp_ordered(beyond, x, x.type(bound)), x.type(bound), x)
+    near = _plus(builder, x, x.type(1.4426950408889634), x.type(rounding))
+    n = builder.fsub(near, x.type(rounding), flags=EXACT)
+    for part in parts:
+        x = _plus(builder, n, x.type(-part), x)
+    return near, x
+
+
+def _exp8(most):
+    """e^x in float64, at most 2 ulp off; e^-inf is 0, NaN stays, beyond `most` it is inf, underflow is gradual."""
+    @intrinsic
+    def exp(context, x):
+        def emit(context, builder, signature, args):
+            real, integer = args[0].type, ir.IntType(64)
+            near, r = _reduced(builder, args[0], -746.0, most, 6755399441055744.0, (0.6931471803691238, 1.9082149292705877e-10))
+            p = _polynomial(builder, r, (1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                                         2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                                         0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5))
+            p = builder.fadd(_plus(builder, builder.fmul(p, r, flags=EXACT), r, r), real(1.0), flags=EXACT)
+            k = builder.sub(builder.bitcast(near, integer), integer(0x4338000000000000))
+            half = builder.ashr(k, integer(1))
+            for part in (half, builder.sub(k, half)):
+                power = builder.shl(builder.add(part, integer(1023)), integer(52))
+                p = builder.fmul(p, builder.bitcast(power, real), flags=EXACT)
+            return p
+        return types.float64(types.float64), emit
+    return exp
+
+
+exp8, decay8 = _exp8(710.0), _exp8(None)
 
 
 def _extreme(name):
@@ -111,6 +172,20 @@ def _extreme(name):
 larger = _extreme("llvm.maximum")
 
 
+@njit(**PART, fastmath={"contract"})
+def steps_0_of_row(q1, e, x, n):
+    for i_l in range(0, n):
+        t1 = q1 * f8(x[i_l])
+        q1 = t1
+        size = abs(q1)
+        if not 2.0**-300 <= size <= 2.0**300:
+            size = (abs(q1) if q1 - q1 == 0 else 0.0)
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            q1 = q1 * power
+            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+    return q1, e
+
+
 @njit(**LOOP)
 def fold_0(x, n):
     wide_vectors()
@@ -122,40 +197,29 @@ def fold_0(x, n):
 
 
 @njit(**PART)
-def rebase_1(q, old_m, m, old_N):
-    t1 = 1.0 if old_m == m else old_m / m
-    t2 = t1 ** f8(old_N)
-    t3 = q * t2
-    q = t3
-    return q
-
-
-@njit(**LOOP)
-def fold_1(x, m, n):
-    wide_vectors()
-    q = 1.0
-    for i_l in range(n):
-        t1 = 0.0 if m == 0.0 else f8(x[i_l]) / m
-        q = q * t1
-    return q
-
-
-@njit(**PART)
-def finish(m, q, n_l):
-    t1 = m / m
-    t2 = t1
-    t3 = 1.0 * t2
-    t4 = t3 != t3
-    t5 = nan if t4 else q
-    q = t5
-    out0 = f4(q)
-    t6 = abs(q)
-    t7 = np.log(t6)
-    t8 = np.log(m)
-    t9 = f8(n_l) * t8
-    t10 = t7 + t9
-    out1 = f4(t10)
-    return q, out0, out1
+def finish(q1, m, e, N, n_l):
+    t1 = 2 * N
+    t2 = e / f8(t1)
+    t3 = exp8(t2 * 0.6931471805599453)
+    t4 = m / t3
+    t5 = t4 / t3
+    t6 = t5 ** f8(N)
+    t7 = q1 / t6
+    out0 = f4(t7)
+    t8 = abs(q1)
+    t9 = np.log(t8)
+    t10 = -N
+    t11 = abs(m)
+    t12 = np.log(t11)
+    t13 = f8(t10) * t12
+    t14 = t9 + t13
+    t15 = 0.6931471805599453 * e
+    t16 = t14 + t15
+    t17 = np.log(m)
+    t18 = f8(n_l) * t17
+    t19 = t16 + t18
+    out1 = f4(t19)
+    return out0, out1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -166,25 +230,21 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
         rest = item
         b = rest
         m = f8((-inf))
+        q1 = f8(1.0)
         N = i8(0)
-        q = f8(1.0)
+        e = f8(0.0)
         for t0 in range(begin, end, tile):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            old_m = m
-            old_N = N
             N += 1 * n
-            r0 = fold_0(x_tile, n)
-            m = larger(m, f8(r0))
-            if t0 > begin:
-                q = rebase_1(q, old_m, m, old_N)
+            q1, e = steps_0_of_row(q1, e, x_tile, n)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(x_tile, (n + at), piece, 16)
-                r0 = fold_1(x_tile[at:at + piece], m, piece)
-                q = q * r0
-        q, out0[b], out1[b] = finish(m, q, n_l)
+                ahead(x_tile, n + at // 4, piece // 4, n // 4, 4, 16)
+                r0 = fold_0(x_tile[at:at + piece], piece)
+                m = larger(m, f8(r0))
+        out0[b], out1[b] = finish(q1, m, e, N, n_l)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
@@ -319,7 +379,7 @@ def definition(x):
 def main():
     """Check the kernel against the definition at lengths that are no multiple of a tile."""
     kinds, scalars, cases = {'x': 'normal'}, {}, []
-    for length in (1025, 4103, 10237):
+    for length in (4097, 16391, 40957):
         sizes, rng = {"l": length}, np.random.default_rng(length)
         shapes = {name: (3,) + tuple(sizes[axis] for axis in axes.split()) for name, axes in INPUTS.items()}
         arrays = {name: drawn(rng, kinds[name], shape, length).astype(DTYPES[name]) for name, shape in shapes.items()}

@@ -1,4 +1,4 @@
-"""prod_scaled: one pass over l, 3 words of state per row, commutative merge.
+"""prod_scaled: one pass over l, 4 words of state per row, commutative merge.
 
 P = Π x_l/m with m = max |x|, and log|P| + N log m = log |Π x|.
 
@@ -9,18 +9,23 @@ The operator
         return d2, log(abs(d2)) + size(l) * log(d1)
 
 One more element (a prime marks the new value)
-    m' = max(m, |x[l]|)
-    q' = q·x[l]·(m/m')^N/m'
-    N' = N + 1
+    m'  = max(m, |x[l]|)
+    q1' = q1·x[l]
+    N'  = N + 1
+    e'  = e
 
 Two states a and b
-    m' = max(m_a, m_b)
-    q' = q_a·q_b·(m_a/m')^N_a·(m_b/m')^N_b
-    N' = N_a + N_b
+    m'  = max(m_a, m_b)
+    q1' = q1_a·q1_b
+    N'  = N_a + N_b
+    e'  = e_a + e_b
 
-Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant, recentre_ratio,
+Dangers
+    m divides and may be 0: the result is then what IEEE division gives
+
+Laws: multiply_commutes, multiply_associates, multiply_one, divide, sum_pulls_invariant, sum_of_invariant,
 prod_pulls_invariant
-Certificate: sha256 bf96fcbb017c7e7af0fa48601f6b90d55a0db3ff6651d43966c3c761d36efc3a
+Certificate: sha256 cda9631a6210a96e78ffc8b0b6ce9f1b1011a26467d1035121d24061451e559e
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python prod_scaled_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -38,7 +43,6 @@ from numba.cuda.extending import intrinsic
 
 f4, f8, i4, i8, b1 = np.float32, np.float64, np.int32, np.int64, np.bool_
 inf = np.inf
-nan = np.nan
 KINDS = {"r": types.int32, "l": types.int64, "f": types.float32, "d": types.float64}
 
 def ptx(text, results, operands, memory=False, warp=False):
@@ -74,22 +78,6 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-@intrinsic
-def unrolled(context):
-    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
-    def emit(context, builder, signature, args):
-        def branch(target):
-            del builder.branch
-            jump, module = builder.branch(target), builder.module
-            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
-            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
-            mark.operands = (mark, hint)
-            jump.set_metadata("llvm.loop", mark)
-            return jump
-        builder.branch = branch
-        return context.get_dummy_value()
-    return types.none(), emit
-
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -114,119 +102,130 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
-prod_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a * b))
 larger_over = over_lanes(larger)
-load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
+
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
-@cuda.jit(device=True, forceinline=True)
-def load_vector(pointer, there, v, first):
-    """16 bytes of a row into v from `first` on, or zeros."""
-    numbers = load_4(pointer, there)
-    for k in range(4):
-        v[first + k] = numbers[k]
-
-SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 8
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
 TILE = VECTOR * FLIGHT
 SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def rebase_q(q, m, m_new, N):
-    return q * (1.0 if m == m_new else m / m_new) ** f8(N)
-
-
-@cuda.jit(device=True)
-def fold(seen_old, m_old, N_old, q_old, ok, v_x):
-    many = sel(ok[TILE], i4(1), i4(0))
-    for flight in range(FLIGHT):
-        many = i4(many + sel(ok[flight * VECTOR], i4(VECTOR), i4(0)))
+def fold(seen_old, m_old, q1_old, N_old, e_old, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, m_old, N_old, q_old
+        return seen_old, m_old, q1_old, N_old, e_old
     seen = i4(seen_old + many)
+    q1, e = q1_old, e_old
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
+    if begins > 0:
+        i_l = i4(0)
+        q1, e = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]), f8(0)
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            q1 = q1 * f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)])
+            size = abs(q1)
+            if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                size = abs(q1) if q1 - q1 == 0 else 0.0
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                q1 = q1 * power
+                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
     m = m_old
     m_it = f4(-inf)
     N = N_old + 1 * many
-    m_of = f4(-inf)
-    for i_l in range(SLOTS):
-        if i_l == TILE and (not ok[TILE]):
-            break
-        m_of = larger(m_of, abs(v_x[i_l]))
-        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
-            m_it = larger(m_it, sel(ok[i_l], m_of, f4(-inf)))
-            m_of = f4(-inf)
-        unrolled()
+    for i_l in range(slots):
+        t5 = abs(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)])
+        m_it = larger(m_it, sel(i4(first + thread * slots + i_l) < i4(length), t5, f4(-inf)))
     m = larger(m, f8(m_it))
-    q = rebase_q(q_old, m_old, m, N_old) if seen_old > 0 else q_old
-    q_it = 1.0
-    q_of = 1.0
-    for i_l in range(SLOTS):
-        if i_l == TILE and (not ok[TILE]):
-            break
-        q_of = q_of * (0.0 if m == 0.0 else f8(v_x[i_l]) / m)
-        if i_l % VECTOR == VECTOR - 1 or i_l == TILE:
-            q_it = q_it * sel(ok[i_l], q_of, 1.0)
-            q_of = 1.0
-        unrolled()
-    q = q * q_it
-    return seen, m, N, q
+    return seen, m, q1, N, e
 
 
 @cuda.jit(device=True)
-def combine(seen_old, m_old, N_old, q_old, width):
+def merge(q1_a, q1_b, e_a, e_b):
+    return q1_a * q1_b, e_a + e_b
+
+
+@cuda.jit(device=True)
+def combine(seen_old, m_old, q1_old, N_old, e_old, width, lane):
     seen = sum_over(seen_old, width)
+    many, q1, e = seen_old, q1_old, e_old
+    for step in range(5):
+        by = 1 << step
+        if by < width:
+            ahead = lane & by == 0
+            many_b = cuda.shfl_xor_sync(4294967295, many, by)
+            q1_b = cuda.shfl_xor_sync(4294967295, q1, by)
+            e_b = cuda.shfl_xor_sync(4294967295, e, by)
+            many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
+            q1_a, q1_b = sel(ahead, q1, q1_b), sel(ahead, q1_b, q1)
+            e_a, e_b = sel(ahead, e, e_b), sel(ahead, e_b, e)
+            if many_a > 0 and many_b > 0:
+                q1, e = merge(q1_a, q1_b, e_a, e_b)
+                size = abs(q1)
+                if not 2.0 ** (-300) <= size <= 2.0 ** 300:
+                    size = abs(q1) if q1 - q1 == 0 else 0.0
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    q1 = q1 * power
+                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+            else:
+                q1, e = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, e_a, e_b)
+            many = i4(many_a + many_b)
     m = larger_over(m_old, width)
     N = sum_over(N_old, width)
-    q = prod_over(rebase_q(q_old, m_old, m, N_old) if seen_old > 0 else 1.0, width)
-    return seen, m, N, q
+    return seen, m, q1, N, e
 
 
 @cuda.jit(device=True)
-def settle_q(m, q):
-    t3 = 1.0 * (m / m)
-    return nan if t3 != t3 else q
+def output_0(q1, m, e, N):
+    t3 = math.exp(e / f8(2 * N) * 0.6931471805599453)
+    return f4(q1 / (m / t3 / t3) ** f8(N))
 
 
 @cuda.jit(device=True)
-def output_0(q):
-    return f4(q)
+def output_1(q1, N, m, e, n_l):
+    return f4(math.log(abs(q1)) + f8(-N) * math.log(abs(m)) + 0.6931471805599453 * e + f8(n_l) * math.log(m))
 
 
 @cuda.jit(device=True)
-def output_1(q, n_l, m):
-    return f4(math.log(abs(q)) + f8(n_l) * math.log(m))
-
-
-@cuda.jit(device=True)
-def finish(seen, m, N, q):
-    q = settle_q(m, q)
-    return output_0(q), output_1(q, seen, m)
-
-
-@cuda.jit(device=True)
-def load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x):
-    """A tile of the row: FLIGHT vectors, then one element of the edges that are no whole vector."""
-    for flight in range(FLIGHT):
-        number = i4(first + flight * span + thread)
-        full = number < vectors
-        place = i4(begin + head + number * VECTOR)
-        for k in range(VECTOR):
-            ok[flight * VECTOR + k], at[flight * VECTOR + k] = full, i4(place + k)
-        load_vector(p_x + place * SIZE, full, v_x, flight * VECTOR)
-    edge = first == 0 and thread < edges
-    ok[TILE], at[TILE] = edge, i4(begin + sel(thread < head, thread, thread + vectors * VECTOR))
-    v_x[TILE] = load_one(p_x + at[TILE] * SIZE, edge)
+def finish(seen, m, q1, N, e):
+    return output_0(q1, m, e, N), output_1(q1, N, m, e, seen)
 
 
 @cache
-def make(warps, stage):
+def make(warps, stage, slots):
     """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
     span = 32 * warps
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    words_x = 1
+    shift_x, mask_x = turns_of(slots * words_x, 32)
+    steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
+    room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_N, part_q, out_0, out_1):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_m, part_q1, part_N, part_e, out_0, out_1):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -241,53 +240,62 @@ def make(warps, stage):
         p_x = address(x) + o_x * SIZE
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
-        head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
-        vectors = i4((length - head) // VECTOR)
-        edges = i4(length - vectors * VECTOR)
-        ok = cuda.local.array(SLOTS, b1)
-        at = cuda.local.array(SLOTS, i4)
-        v_x = cuda.local.array(SLOTS, f4)
-        seen, m, N, q = i4(0), (-inf), i8(0), 1.0
-        first = i8(0)
-        more = not joins
+        cells_x = cuda.shared.array(room_x, f4)
+        seen, m, q1, N, e = i4(0), (-inf), 1.0, i8(0), 0.0
+        first, more = i8(0), True
         while more:
-            load(first, thread, span, begin, head, vectors, edges, p_x, ok, at, v_x)
-            seen, m, N, q = fold(seen, m, N, q, ok, v_x)
-            first += FLIGHT * span
-            more = first < vectors
-        if joins:
-            there = thread < parts
-            place = row * parts + sel(there, thread, i8(0))
-            seen = sel(there, part_seen[place], i4(0))
-            m = sel(there, part_m[place], (-inf))
-            N = sel(there, part_N[place], i8(0))
-            q = sel(there, part_q[place], 1.0)
-        seen, m, N, q = combine(seen, m, N, q, 32)
-        shared_seen = cuda.shared.array(32, i4)
-        shared_m = cuda.shared.array(32, f8)
-        shared_N = cuda.shared.array(32, i8)
-        shared_q = cuda.shared.array(32, f8)
-        if not alone:
-            if lane == 0:
-                shared_seen[warp] = seen
-                shared_m[warp] = m
-                shared_N[warp] = N
-                shared_q[warp] = q
-            cuda.syncthreads()
-            if warp == 0:
-                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                m = sel(lane < warps, shared_m[lane % warps], (-inf))
-                N = sel(lane < warps, shared_N[lane % warps], i8(0))
-                q = sel(lane < warps, shared_q[lane % warps], 1.0)
-                seen, m, N, q = combine(seen, m, N, q, warps)
+            if joins:
+                there = thread < parts
+                place = row * parts + sel(there, thread, i8(0))
+                seen = sel(there, part_seen[place], i4(0))
+                m = sel(there, part_m[place], (-inf))
+                q1 = sel(there, part_q1[place], 1.0)
+                N = sel(there, part_N[place], i8(0))
+                e = sel(there, part_e[place], 0.0)
+            else:
+                cuda.syncthreads()
+                lead = p_x + (begin + first) * words_x * SIZE
+                skew_x = lead // SIZE % (32 // SIZE)
+                stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+                cuda.syncthreads()
+                seen, m, q1, N, e = fold(seen, m, q1, N, e, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x)
+            seen, m, q1, N, e = combine(seen, m, q1, N, e, 32, lane)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_m = cuda.shared.array(32, f8)
+            shared_q1 = cuda.shared.array(32, f8)
+            shared_N = cuda.shared.array(32, i8)
+            shared_e = cuda.shared.array(32, f8)
+            if not alone:
+                if lane == 0:
+                    shared_seen[warp] = seen
+                    shared_m[warp] = m
+                    shared_q1[warp] = q1
+                    shared_N[warp] = N
+                    shared_e[warp] = e
+                cuda.syncthreads()
+                if warp == 0:
+                    seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                    m = sel(lane < warps, shared_m[lane % warps], (-inf))
+                    q1 = sel(lane < warps, shared_q1[lane % warps], 1.0)
+                    N = sel(lane < warps, shared_N[lane % warps], i8(0))
+                    e = sel(lane < warps, shared_e[lane % warps], 0.0)
+                    seen, m, q1, N, e = combine(seen, m, q1, N, e, warps, lane)
+            first += slots * span
+            more = first < length and not joins
+            seen = sel(thread == 0, seen, i4(0))
+            m = sel(thread == 0, m, (-inf))
+            q1 = sel(thread == 0, q1, 1.0)
+            N = sel(thread == 0, N, i8(0))
+            e = sel(thread == 0, e, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m[item * parts + part] = m
+                part_q1[item * parts + part] = q1
                 part_N[item * parts + part] = N
-                part_q[item * parts + part] = q
+                part_e[item * parts + part] = e
         elif warp == 0 or alone:
-            result_0, result_1 = finish(seen, m, N, q)
+            result_0, result_1 = finish(seen, m, q1, N, e)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))
@@ -298,7 +306,7 @@ def make(warps, stage):
 AXES = {'x': ('l',)}
 DTYPES = {'x': np.float32}
 OUTPUTS = [((), np.float32), ((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.int64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.int64, ()), (np.float64, ())]
 
 
 def checked(arrays):
@@ -325,15 +333,24 @@ def checked(arrays):
 
 
 def plan(x):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
-    warps = 1 if length <= 32 * TILE else 4 if length <= 512 * TILE else 8
+    state = 0
+    if state > 640:
+        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
+    element = 4 * 1
+    shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    if not fits:
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part'), items * parts, 32 * warps), ((8, 'join'), items, 256)] if parts > 1 else [((warps, 'whole'), blocks, threads)]
+    launches = [((warps, 'part', slots), blocks * parts, threads), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -119,7 +119,6 @@ def to_whole(mode):
     return intrinsic(typed)
 
 rint = to_whole("rni")
-load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
@@ -129,6 +128,11 @@ wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
     return -(-count * SIZE // 128) * 128
+
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
 def bounded(factor):
@@ -147,32 +151,45 @@ def further(place, rows, chunks, width, height):
     return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
 @cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
+
+@cuda.jit(device=True, forceinline=True)
 def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
-    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros."""
-    first, rows, columns = i4(thread >> 3), i4(rows), i4(columns)
-    start, source = i4(to + chunk_at(first, i4(thread & 7), width, height)), source + (i8(first) * stride + (thread & 7) * 16)
-    for panel in range(width // 128):
-        chunk = i4((thread & 7) + 8 * panel)
-        there = i4(chunk * CHUNK) < columns
-        for i in range(height * 8 // threads):
-            row = i4(first + i4(i * (threads // 8)))
-            place, origin = further(start, i * (threads // 8), 8 * panel, width, height), source + (i * (threads // 8) * stride + panel * 128)
-            if vector:
-                copy_chunk(place, origin, sel(there & (row < rows), i4(16), i4(0)))
-            else:
-                v = cuda.local.array(CHUNK, f4)
-                for e in range(CHUNK):
-                    v[e] = load_one(origin + e * SIZE, (row < rows) & (chunk * CHUNK + e < columns))
-                keep_chunk(place, v)
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
+
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
-keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
 def add_weighted_rows(p, right, lane, width, tile, columns, o):
@@ -218,9 +235,12 @@ SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(stage, warps, TILE, vector, n_n):
-    """The kernel in which a block has 16 rows per warp, and tiles are TILE elements long: of "whole" rows, of a "part" of each, or the "join" of parts."""
+def make(stage, warps, TILE, even, n_n):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
     ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_l = 'l' in even
+    even_n = 'n' in even
     SPAN_n = span_of(n_n)
     STAGES = 0
     AT_X, WIDTH_X = 0, width_of(TILE)
@@ -232,8 +252,8 @@ def make(stage, warps, TILE, vector, n_n):
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_X, p_W, begin_n, begin_m, n_l, n_m, thread):
-        load_tile(to + AT_X, p_X + (begin_m * n_l + t0) * SIZE, n_l * SIZE, i4(n_m - begin_m), n_l - t0, ROWS, WIDTH_X, vector, thread, THREADS)
-        load_tile(to + AT_W, p_W + (t0 * n_n + begin_n) * SIZE, n_n * SIZE, i4(n_l - t0), n_n - begin_n, TILE, WIDTH_W, vector, thread, THREADS)
+        load_tile(to + AT_X, p_X + (begin_m * n_l + t0) * SIZE, n_l * SIZE, i4(n_m - begin_m), min(n_l - t0, TILE), ROWS, WIDTH_X, even_l, thread, THREADS)
+        load_tile(to + AT_W, p_W + (t0 * n_n + begin_n) * SIZE, n_n * SIZE, i4(n_l - t0), n_n - begin_n, TILE, WIDTH_W, even_n, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
     def fold(full, held_m2, seen_old, x_X, n_l, first_l, p_s, o_s):
@@ -263,10 +283,14 @@ def make(stage, warps, TILE, vector, n_n):
             unrolled()
 
     @cuda.jit(device=True, forceinline=True)
-    def merge(held_m2, other_m2, seen_old, seen_part, o_s, b_s):
+    def merge(item, part, parts, n_m, held_m2, part_m2, seen_old, seen_part, n_n, part_s, b_s, o_s, first_n, first_m):
         t1 = f4(1.0) / f4(127.0)
         for r in range(2):
-            m2_old, m2_part = held_m2[r], other_m2[r]
+            at_m = i4(first_m + 8 * r)
+            if at_m >= n_m:
+                break
+            place = (item * n_m + at_m) * parts + part
+            m2_old, m2_part = held_m2[r], part_m2[place]
             p1_old = sel(seen_old > 0, m2_old * t1, f4(0))
             p1_part = sel(seen_part > 0, m2_part * t1, f4(0))
             m2 = larger(m2_old, m2_part)
@@ -274,7 +298,10 @@ def make(stage, warps, TILE, vector, n_n):
             t6 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
             t9 = bounded(sel(p1_part == p1, f4(1.0), p1_part / p1))
             for i_n in range(SPAN_n // 4):
-                o_s[r, i_n] = t6 * o_s[r, i_n] + t9 * b_s[r, i_n]
+                at_n = i4(first_n + i_n // 2 * 8 + i_n % 2)
+                if i_n % 2 == 0:
+                    take_left(address(part_s) + place * n_n * 4, at_n, n_n, b_s)
+                o_s[r, i_n] = t6 * o_s[r, i_n] + t9 * b_s[i_n % 2]
                 unrolled()
             held_m2[r] = m2
             unrolled()
@@ -304,7 +331,7 @@ def make(stage, warps, TILE, vector, n_n):
         lane, warp = thread % 32, thread // 32
         begin_n = number % -(-n_n // SPAN_n) * SPAN_n
         number //= -(-n_n // SPAN_n)
-        first_n = begin_n + lane % 4 * 2
+        first_n = begin_n + (lane & 3) * 2
         blocks = -(-n_m // ROWS)
         begin_m = (blocks - 1 - number % blocks) * ROWS
         first_m = begin_m + warp * 16 + lane // 4
@@ -324,25 +351,11 @@ def make(stage, warps, TILE, vector, n_n):
                 o_s[r, i] = f4(0)
         shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            b_s = cuda.local.array(SUMS_n, f4)
-            other_m2 = cuda.local.array(2, f4)
-            for r in range(2):
-                other_m2[r] = f4(-inf)
-                for i in range(SPAN_n // 4):
-                    b_s[r, i] = f4(0)
+            b_s = cuda.local.array(2, f4)
             for part in range(parts):
-                for r in range(2):
-                    inside = first_m + 8 * r < n_m
-                    place = (item * n_m + first_m + 8 * r) * parts + part
-                    if inside:
-                        other_m2[r] = part_m2[place]
-                    for i in range(SPAN_n // 4):
-                        column = first_n + i // 2 * 8 + i % 2
-                        if inside and column < n_n:
-                            b_s[r, i] = part_s[place * n_n + column]
                 seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
                 seen = seen_old + seen_part
-                merge(held_m2, other_m2, seen_old, seen_part, o_s, b_s)
+                merge(item, part, parts, n_m, held_m2, part_m2, seen_old, seen_part, n_n, part_s, b_s, o_s, first_n, first_m)
         else:
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
@@ -377,14 +390,19 @@ def make(stage, warps, TILE, vector, n_n):
                 place = (item * n_m + first_m + 8 * r) * parts + part
                 if inside and lane % 4 == 0 and begin_n == 0:
                     part_m2[place] = held_m2[r]
-                for i in range(SPAN_n // 4):
-                    column = first_n + i // 2 * 8 + i % 2
-                    if inside and column < n_n:
-                        part_s[place * n_n + column] = o_s[r, i]
+                for i in range(SPAN_n // 8):
+                    column, first, second = first_n + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_n + column) * 4
+                    if n_n % 2 == 0 and inside and column < n_n:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_n % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_n:
+                                store_single(at + 4 * own, o_s[r, first + own])
         else:
             y_0 = cuda.local.array(SUMS_n, f4)
             finish(held_m2, o_s, y_0)
-            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_n + begin_n) * SIZE, n_n * SIZE, n_m - begin_m, n_n - begin_n, ROWS, SPAN_n, vector, thread, THREADS)
+            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_n + begin_n) * SIZE, n_n * SIZE, n_m - begin_m, n_n - begin_n, ROWS, SPAN_n, even_n, thread, THREADS)
 
     return kernel
 
@@ -433,11 +451,13 @@ def checked(arrays):
 
 
 def plan(X, W):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'X': X, 'W': W}
     sizes, leading, steps = checked(arrays)
     groups = math.prod(leading)
-    vector = all(size % CHUNK == 0 for size in (sizes['l'], sizes['n'],)) and all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'l': CHUNK, 'n': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
     fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
     schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['n']))]
     if not schedules:
@@ -447,7 +467,7 @@ def plan(X, W):
     parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
     piece = -(-sizes['l'] // (parts * tile)) * tile
     parts = -(-sizes['l'] // piece)
-    make_for = (warps, tile, vector, sizes['n'])
+    make_for = (warps, tile, even, sizes['n'])
     launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
     launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
     items = groups * sizes['m'] if parts > 1 else 1

@@ -148,10 +148,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -346,8 +351,8 @@ def sweep(first, last, tile, block, b_y, y, b_p, p, n_l, out0, out1):
                 s3, s5 = rebase_1(s3, old_p1, p1, old_N, s5, old_p2, p2)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(y_tile, (n + at), piece, 16)
-                ahead(p_tile, (n + at), piece, 16)
+                ahead(y_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(p_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0 = fold_1a(y_tile[at:at + piece], p_tile[at:at + piece], p2, piece)
                 s5 = s5 + r0
             r0 = fold_1b(y_tile, p1, n, f4)

@@ -61,6 +61,20 @@ PART = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_c
 LOOP = PART | {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
+def _finite(builder, x):
+    infinity = ir.Constant(x.type, float("inf"))
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type], ir.FunctionType(x.type, [x.type])), [x])
+    return builder.fcmp_ordered("<", size, infinity)
+
+
+@intrinsic
+def finite(context, x):
+    """Whether a number is neither infinite nor NaN."""
+    def emit(context, builder, signature, args):
+        return _finite(builder, *args)
+    return types.boolean(x), emit
+
+
 @intrinsic
 def wide_vectors(context):
     """Let LLVM use the widest vectors there are: by default it takes half of them on machines with AVX-512."""
@@ -83,10 +97,22 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -130,16 +156,21 @@ def sweep(first, last, tile, block, b_x, x, b_g, g, n_l, out0):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            r0 = fold_0(x_tile, n, f4)
-            if not sound(r0):
-                r0 = fold_0(x_tile, n, f8)
-            s = s + f8(r0)
+            g_tile = g[b_g[b], t0:t0 + n]
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(x_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(g_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                r0 = fold_0(x_tile[at:at + piece], piece, f4)
+                if not sound(r0):
+                    r0 = fold_0(x_tile[at:at + piece], piece, f8)
+                s = s + f8(r0)
         for t0 in range(0, n_l, tile):
             n = tile if t0 + tile < n_l else n_l - t0
             x_tile = x[b_x[b], t0:t0 + n]
             g_tile = g[b_g[b], t0:t0 + n]
-            ahead(x_tile, n_l, n, 16)
-            ahead(g_tile, n_l, n, 16)
+            ahead(x_tile, n_l, n // 2, n // 2, 2, 16)
+            ahead(g_tile, n_l, n // 2, n // 2, 2, 16)
             map_0(out0[b, t0:t0 + n], s, n_l, x_tile, g_tile, n)
 
 

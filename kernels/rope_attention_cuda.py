@@ -295,35 +295,41 @@ def finish(seen, m2, s2, s, n_j, result_0):
 
 
 @cache
-def make(warps, stage, slots, n_k, n_plane, n_j):
+def make(warps, stage, together, slots, n_k, n_plane, n_j):
     """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
     span = 32 * warps
     alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
+    rows = 1 if joins else together
     words_s = n_j
     words_result_0 = n_j
     room_s = warps * (words_s | 1)
     words_K = n_k * n_plane
     shift_K, mask_K = turns_of(words_K, 32)
-    steps_K = 0 if joins else -(-(slots * span * words_K + 32 // SIZE) // span)
-    room_K = max(steps_K * span, 1)
+    steps_K = 0 if joins else -(-(slots * span * words_K + 32 // SIZE) // (rows * span))
+    room_K = max(steps_K * (rows * span), 1)
     words_V = n_j
     shift_V, mask_V = turns_of(words_V, 32)
-    steps_V = 0 if joins else -(-(slots * span * words_V + 32 // SIZE) // span)
-    room_V = max(steps_V * span, 1)
+    steps_V = 0 if joins else -(-(slots * span * words_V + 32 // SIZE) // (rows * span))
+    room_V = max(steps_V * (rows * span), 1)
     room_S1 = slots * span * 1
     words_Q = n_k * n_plane
+    all_room_S1 = rows * room_S1
+    all_words_Q = rows * words_Q
+    room_s *= rows
 
-    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    @cuda.jit(launch_bounds=(span * rows, 1))
     def kernel(Q, s_Q, K, s_K, V, s_V, scale, n_m, n_l, items, parts, piece, part_seen, part_m2, part_s2, part_s, out_0):
-        thread = i8(cuda.threadIdx.x)
-        lane, warp = thread & 31, thread >> 5 & warps - 1
+        everyone = i8(cuda.threadIdx.x)
+        mine, thread = everyone // span, everyone % span
+        lane, warp = thread & 31, thread >> 5
         item, part = i8(cuda.blockIdx.x), i8(0)
         if splits:
             item, part = item // parts, item % parts
-        if alone:
-            item, thread = item * ROWS + (thread >> 5), lane
-        live = item < items
-        row = sel(live, item, i8(0))
+        number = n_m
+        blocks = -(-number // rows)
+        place = item % blocks * rows + mine
+        live, item = place < number, item // blocks * number + place
+        row = sel(live, item, item - place)
         rest = row
         i_m = rest % n_m
         rest //= n_m
@@ -333,7 +339,7 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
         p_K = address(K) + o_K * SIZE
         o_V = rest * s_V
         p_V = address(V) + o_V * SIZE
-        cells_Q = cuda.shared.array(words_Q, f4)
+        cells_Q = cuda.shared.array(all_words_Q, f4)[mine * words_Q:]
         for word in range(thread, words_Q, span):
             cells_Q[word] = load_one(p_Q + word * SIZE, 1)
         cuda.syncthreads()
@@ -341,7 +347,7 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
         length = max(min(piece, n_l - begin), i8(0))
         cells_K = cuda.shared.array(room_K, f4)
         cells_V = cuda.shared.array(room_V, f4)
-        cells_S1 = cuda.shared.array(room_S1, f4)
+        cells_S1 = cuda.shared.array(all_room_S1, f4)[mine * room_S1:]
         s = cuda.local.array(words_s, f4)
         result_0 = cuda.local.array(words_result_0, f4)
         seen, m2, s2 = i4(0), (-inf), 0.0
@@ -353,10 +359,10 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
             cuda.syncthreads()
             lead = p_K + (begin + first) * words_K * SIZE
             skew_K = lead // SIZE % (32 // SIZE)
-            stage_real(cells_K, lead - skew_K * SIZE, skew_K, skew_K + min(slots * span, length - first) * words_K, steps_K, shift_K, mask_K, thread, span)
+            stage_real(cells_K, lead - skew_K * SIZE, skew_K, skew_K + min(slots * span, length - first) * words_K, steps_K, shift_K, mask_K, everyone, rows * span)
             lead = p_V + (begin + first) * words_V * SIZE
             skew_V = lead // SIZE % (32 // SIZE)
-            stage_real(cells_V, lead - skew_V * SIZE, skew_V, skew_V + min(slots * span, length - first) * words_V, steps_V, shift_V, mask_V, thread, span)
+            stage_real(cells_V, lead - skew_V * SIZE, skew_V, skew_V + min(slots * span, length - first) * words_V, steps_V, shift_V, mask_V, everyone, rows * span)
             cuda.syncthreads()
             make_S1(span, thread, cells_S1, n_plane, cells_Q, i_m, cells_K, n_k, skew_K, shift_K, mask_K, begin, first, slots)
             seen, m2, s2 = fold(seen, m2, s2, slots, first, span, thread, length, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V)
@@ -377,21 +383,21 @@ def make(warps, stage, slots, n_k, n_plane, n_j):
         shared_s = cuda.shared.array(room_s, f4)
         if not alone:
             if lane == 0:
-                shared_seen[warp] = seen
-                shared_m2[warp] = m2
-                shared_s2[warp] = s2
+                shared_seen[(mine * warps + warp)] = seen
+                shared_m2[(mine * warps + warp)] = m2
+                shared_s2[(mine * warps + warp)] = s2
                 for word in range(words_s):
-                    shared_s[warp * (words_s | 1) + word] = s[word]
+                    shared_s[(mine * warps + warp) * (words_s | 1) + word] = s[word]
             cuda.syncthreads()
             if warp == 0:
-                seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
-                m2 = sel(lane < warps, shared_m2[lane % warps], (-inf))
-                s2 = sel(lane < warps, shared_s2[lane % warps], 0.0)
+                seen = sel(lane < warps, shared_seen[(mine * warps + lane % warps)], i4(0))
+                m2 = sel(lane < warps, shared_m2[(mine * warps + lane % warps)], (-inf))
+                s2 = sel(lane < warps, shared_s2[(mine * warps + lane % warps)], 0.0)
                 for word in range(words_s):
-                    s[word] = sel(lane < warps, shared_s[lane % warps * (words_s | 1) + word], f4(0.0))
+                    s[word] = sel(lane < warps, shared_s[(mine * warps + lane % warps) * (words_s | 1) + word], f4(0.0))
                 seen, m2, s2 = combine(seen, m2, s2, warps, n_j, s)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_m2[item * parts + part] = m2
                 part_s2[item * parts + part] = s2
@@ -436,23 +442,24 @@ def checked(arrays):
 
 
 def plan(Q, K, V, scale):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays, numbers = {'Q': Q, 'K': K, 'V': V}, {'scale': np.float64(scale)}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading) * sizes['m'], sizes['l']
     state = 4 * sizes['j']
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    element = 4 * sizes['k'] * sizes['plane'] + 4 * sizes['j'] + 4 * 1
-    shapes = [(w, slots) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
-    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
+    number, own, element = sizes['m'], 4 * 1, 4 * sizes['k'] * sizes['plane'] + 4 * sizes['j']
+    shapes = [(r, w, slots) for r in range(min(number, 8), 0, -1) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
+    fits = [(r, w, slots) for r, w, slots in shapes if r * w <= 8 and w * (32 * slots * (element + r * own) + r * state) <= 45056]
     if not fits:
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
-    warps, slots = fits[0]
-    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    rows, warps, slots = fits[0]
+    blocks, threads = items // number * -(-number // rows), 32 * warps * rows
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots, sizes['k'], sizes['plane'], sizes['j']), items * parts, 32 * warps), ((8, 'join', slots, sizes['k'], sizes['plane'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', slots, sizes['k'], sizes['plane'], sizes['j']), blocks, threads)]
+    launches = [((warps, 'part', rows, slots, sizes['k'], sizes['plane'], sizes['j']), blocks * parts, threads), ((8, 'join', rows, slots, sizes['k'], sizes['plane'], sizes['j']), items, 256)] if parts > 1 else [((warps, 'whole', rows, slots, sizes['k'], sizes['plane'], sizes['j']), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

@@ -35,7 +35,7 @@ Dangers
     s = 0 if N_l = 0 else (|h6 − 0| if h5 else 0) + h7 is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, sum_pulls_invariant, sum_of_invariant
-Certificate: sha256 aa75f1857de673bdd76e568dd0dadc1f7f9b97bc6de9aed620b4a9aa3ed6a552
+Certificate: sha256 16d2c646094a7eca7ae212cfdfc5bbf101068b242575a9e2d5f5cf878e8a6689
 Schedule: tiles of 8192 along l, rows shared between threads
 Needs NumPy and Numba.  `python runs_and_streaks_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.

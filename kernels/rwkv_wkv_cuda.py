@@ -140,7 +140,7 @@ def make_S2(span, thread, cells_S2, cells_k, skew_k, shift_k, mask_k, slots):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old, slots, first, thread, length, span, cells_S1, cells_v, skew_v, shift_v, mask_v, x_w, cells_S2):
+def fold(seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old, slots, first, thread, length, begin, span, cells_S1, cells_v, skew_v, shift_v, mask_v, x_w, cells_S2):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
@@ -148,7 +148,7 @@ def fold(seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old, slots,
         return seen_old, h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old
     seen = i4(seen_old + many)
     h1, h, q1, h3, h4, h2, h5 = h1_old, h_old, q1_old, h3_old, h4_old, h2_old, h5_old
-    begins = sel(seen_old == 0, i4(1), i4(0))
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
     t4 = math.exp(-f8(x_w))
     if begins > 0:
         i_l = i4(0)
@@ -284,7 +284,7 @@ def make(warps, stage, slots):
                 cuda.syncthreads()
                 make_S1(span, thread, cells_S1, x_u, cells_k, skew_k, shift_k, mask_k, slots)
                 make_S2(span, thread, cells_S2, cells_k, skew_k, shift_k, mask_k, slots)
-                seen, h1, h, q1, h3, h4, h2, h5 = fold(seen, h1, h, q1, h3, h4, h2, h5, slots, first, thread, length, span, cells_S1, cells_v, skew_v, shift_v, mask_v, x_w, cells_S2)
+                seen, h1, h, q1, h3, h4, h2, h5 = fold(seen, h1, h, q1, h3, h4, h2, h5, slots, first, thread, length, begin, span, cells_S1, cells_v, skew_v, shift_v, mask_v, x_w, cells_S2)
             seen, h1, h, q1, h3, h4, h2, h5 = combine(seen, h1, h, q1, h3, h4, h2, h5, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_h1 = cuda.shared.array(32, f8)
@@ -326,7 +326,7 @@ def make(warps, stage, slots):
             h2 = sel(thread == 0, h2, 0.0)
             h5 = sel(thread == 0, h5, 0.0)
         if splits:
-            if thread == 0:
+            if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_h1[item * parts + part] = h1
                 part_h[item * parts + part] = h
@@ -373,7 +373,8 @@ def checked(arrays):
 
 
 def plan(k, v, w, u):
-    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave, and the shapes of the outputs."""
+    """(kernel, blocks, threads per block) of each launch, the kernel's arguments, lengths of what parts of rows leave,
+    and the shapes of the outputs."""
     arrays = {'k': k, 'v': v, 'w': w, 'u': u}
     sizes, leading, steps = checked(arrays)
     items, length = math.prod(leading), sizes['l']
@@ -387,9 +388,9 @@ def plan(k, v, w, u):
         raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
     warps, slots = fits[0]
     blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
-    parts = max(1, min(256, 1024 // items, length // 8192)) if length >= 65536 else 1
+    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
     piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', slots), items * parts, 32 * warps), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
+    launches = [((warps, 'part', slots), blocks * parts, threads), ((8, 'join', slots), items, 256)] if parts > 1 else [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
     arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]

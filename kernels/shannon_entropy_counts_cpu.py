@@ -97,10 +97,41 @@ def wide_vectors(context):
     return types.none(), emit
 
 
+@intrinsic
+def touch(context, array, place):
+    """Ask the caches for what lies `place` elements behind the start of an array, be it outside: this never fails."""
+    def emit(context, builder, signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(fetch, [builder.bitcast(start, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+    return types.none(array, place), emit
+
+
+@njit(**PART)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
     return a - b
+
+
+@njit(**PART)
+def apart(x, pivot, real):
+    """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
+    near = real(pivot)
+    return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
 
 
 @njit(**PART)
@@ -168,8 +199,11 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0, out1):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            r0 = fold_0a(x_tile, n)
-            s1 = s1 + r0
+            for at in range(0, n, 384):
+                piece = 384 if at + 384 < n else n - at
+                ahead(x_tile, n + at // 4, piece // 4, n // 4, 4, 16)
+                r0 = fold_0a(x_tile[at:at + piece], piece)
+                s1 = s1 + r0
             r0 = fold_0b(x_tile, n, f4)
             if not finite(r0):
                 r0 = fold_0b(x_tile, n, f8)

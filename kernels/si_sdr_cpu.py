@@ -148,10 +148,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**PART)
@@ -358,8 +363,8 @@ def sweep(first, last, tile, block, b_s, s, b_e, e, n_l, out0):
                 s4, s5, s1 = rebase_1(s4, old_p1, p1, old_p2, p2, old_N, s5, s1)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(s_tile, (n + at), piece, 16)
-                ahead(e_tile, (n + at), piece, 16)
+                ahead(s_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(e_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0, r1, r2 = fold_1(e_tile[at:at + piece], p2, s_tile[at:at + piece], p1, piece, f4)
                 if not sound(r0) or not sound(r1) or not sound(r2):
                     r0, r1, r2 = fold_1(e_tile[at:at + piece], p2, s_tile[at:at + piece], p1, piece, f8)

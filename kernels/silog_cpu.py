@@ -123,10 +123,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 @njit(**LOOP)
@@ -231,8 +236,8 @@ def sweep(first, last, tile, block, b_a, a, b_b, b_, n_l, out0):
                 s2 = rebase_1(s2, old_p1, p1, old_N)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(a_tile, (n + at), piece, 16)
-                ahead(b_tile, (n + at), piece, 16)
+                ahead(a_tile, n + at // 2, piece // 2, n // 2, 2, 16)
+                ahead(b_tile, n + at // 2, piece // 2, n // 2, 2, 16)
                 r0 = fold_1(a_tile[at:at + piece], b_tile[at:at + piece], p1, piece)
                 s2 = s2 + r0
         p1, s2, out0[b] = finish(s, N, p1, s2, n_l)

@@ -168,10 +168,15 @@ def touch(context, array, place):
 
 
 @njit(**PART)
-def ahead(tile, distance, count, line):
-    """Fetch `count` elements that lie `distance` behind the start of a tile, `line` at a time, while something else is computed."""
-    for place in range(distance, distance + count, line):
-        touch(tile, place)
+def ahead(tile, first, count, apart, pages, line):
+    """Fetch `count` elements that begin `first` behind the start of a tile, `line` at a time, and as many of other `pages`
+    that lie so far `apart`, in turn: memory gives several pages at once sooner than one after another.  A tile of more
+    than 64 KiB is not fetched: no cache would keep it."""
+    if pages * apart > 1024 * line:
+        return
+    for place in range(first, first + count, line):
+        for page in range(pages):
+            touch(tile, place + page * apart)
 
 
 def _extreme(name):
@@ -332,7 +337,7 @@ def sweep(first, last, tile, block, b_A, A, b_eye, eye, n_l, n_i, n_j, out0):
                 rebase_1(s1, old_p1, p1, old_N, n_i, n_i)
             for at in range(0, n, 384):
                 piece = 384 if at + 384 < n else n - at
-                ahead(A_tile, (n + at) * n_i, piece * n_i, 16)
+                ahead(A_tile, (n + at // 4) * n_i, (piece // 4) * n_i, (n // 4) * n_i, 4, 16)
                 fold_1(A_tile[at:at + piece], p1, s1, n_i, n_i, piece)
         out0[b] = finish(p1, s, N, n_i, s1, n_i, s2, eye[b_eye[b]], n_j, n_l)
 

@@ -139,10 +139,11 @@ def nudged(state):
 
 
 def agree(got, want, *around):
-    """Equal up to rounding (and roots of it), where definition and form give numbers that roundings leave alone."""
+    """Equal up to rounding (and roots of it) where roundings leave both alone, and NaN where neither is a number."""
     got, want, *around = np.broadcast_arrays(got, want, *around)
     at_once, *beside = around
     known = np.isfinite(want) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)
+    assert np.isnan(got[np.isnan(want) & np.isnan(at_once)]).all()
     assume(known.any())
     np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
 

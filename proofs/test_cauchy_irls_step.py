@@ -5,7 +5,7 @@
         t2 = 1.0 / (1.0 + t1 / (sum(t1, l) / size(l)))
         return sum(t2 * x, l) / sum(t2, l)
 
-s3 = sum(1.0 / (1.0 + (x[l] - s / size(l)) ** 2 / (s2 / size(l))) * x[l], l): unbounded-rank: F(x; p) is not a sum of
+s3 = sum(1 / (1.0 + (x[l] - s / size(l)) ** 2 / (s2 / size(l))) * x[l], l): unbounded-rank: F(x; p) is not a sum of
 finitely many products g(x)·h(p).
 Prefix: x = 1, 2, 3, 4, …, 26.
 Suffixes: x = -675/2; x = 81/4; x = 783/2; x = -39/4; …, which steer p1 = 1/2, 55/4, 55/2, 455/36, …, p2 = 26689/6,

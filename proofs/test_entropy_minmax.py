@@ -49,9 +49,10 @@ log_of = np.frompyfunc(mpmath.log, 1, 1)
 
 def summands(x):
     """F(x_l; p) of every element, with the pivots p that all elements together make."""
-    p = (x - np.min(x)) / (np.max(x) - np.min(x))
-    p_x = p / np.sum(p)
-    t = np.where(p_x > 0, p_x, 1)
+    dx = x - np.min(x)
+    d = np.max(x) - np.min(x)
+    p = dx / d / (np.sum(dx) * (1 / d))
+    t = np.where(p > 0, p, 1)
     return t * log_of(t)
 
 

@@ -166,10 +166,11 @@ def nudged(state):
 
 
 def agree(got, want, *around):
-    """Equal up to rounding (and roots of it), where definition and form give numbers that roundings leave alone."""
+    """Equal up to rounding (and roots of it) where roundings leave both alone, and NaN where neither is a number."""
     for outputs in zip(got, want, *around, strict=True):
         one, other, at_once, *beside = np.broadcast_arrays(*outputs)
         known = np.isfinite(other) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)
+        assert np.isnan(one[np.isnan(other) & np.isnan(at_once)]).all()
         assume(known.any())
         np.testing.assert_allclose(one[known], other[known], rtol=1e-9, atol=1e-7)
 

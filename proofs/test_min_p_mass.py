@@ -5,22 +5,23 @@
         t2 = t1 / sum(t1, l)
         return sum(t2, l, where=t2 >= share * max(t2, l))
 
-s2 = sum(exp(x[l] - m) / s, l, where=exp(x[l] - m) / s >= share * m2): threshold: which elements take part depends on
-a pivot that moves.
+s2 = sum(exp(x[l] - m), l, where=exp(x[l] - m) / s >= share * m2): threshold: which elements take part depends on a
+pivot that moves.
 Prefix: x = 1, 97/96, 49/48, 33/32, …, 143/96.
-Suffixes: x = 1749918335/528482304; x = 3510255295/1056964608; x = 27505265/8257536; x = 3531999745/1056964608; …,
-which steer p1 = 0.0140015, 0.0141206, 0.0142405, 0.0143719, ….
+Suffixes: x = 458966500510865/138538465099776; x = 460415377865615/138538465099776; x =
+461853022666865/138538465099776; x = 14478209542945/4329327034368; …, which steer p1 = 0.014022, 0.0141485, 0.0142751,
+0.0144036, ….
 The Jacobian of the results after n suffixes by n numbers of the prefix (x)
-has the determinant -0.0136885 (n = 1), 0.000189016 (n = 2), -2.632809432e-6 (n = 3), 3.698781111e-8 (n = 4),
--5.240862484e-10 (n = 5), 7.488828015e-12 (n = 6), -1.079139858e-13 (n = 7), 1.568221047e-15 (n = 8), 7.617342097e-23
-(n = 12), 4.225972029e-30 (n = 16), 2.673249432e-37 (n = 20), 1.922887947e-44 (n = 24), never 0.
+has the determinant -0.0136852 (n = 1), 0.000188911 (n = 2), -2.630311332e-6 (n = 3), 3.693920160e-8 (n = 4),
+-5.232245097e-10 (n = 5), 7.474844497e-12 (n = 6), -1.077005481e-13 (n = 7), 1.565015114e-15 (n = 8), 7.591486040e-23
+(n = 12), 4.207558819e-30 (n = 16), 2.658169207e-37 (n = 20), 1.908747256e-44 (n = 24), never 0.
 So whatever is kept of a prefix, if it depends continuously on the elements and determines the result after every
 suffix, is at least 24 numbers.
-By hand: F is 0.0157294 for (x = 9/8) and 0.0140265 for (x = 97/96) at p1 = 0.0140015, but 0.0157076 and 0 at p1 =
-0.0141206: no factor moves both.
-det [F(x_i; p_j)] is 0.0157294 (n = 1), -0.000220323 (n = 2), 3.114041769e-6 (n = 3), -4.440654728e-8 (n = 4),
-6.388833756e-10 (n = 5), -9.272844972e-12 (n = 6), 1.357733292e-13 (n = 7), -2.005620285e-15 (n = 8), -1.044428939e-22
-(n = 12): no form with fewer than 12 components fits these points.
+By hand: F is 0.125766 for (x = 119/96) and 0.100008 for (x = 97/96) at p1 = 0.014022, but 0.124457 and 0 at p1 =
+0.0141485: no factor moves both.
+det [F(x_i; p_j)] is 0.125766 (n = 1), -0.0124468 (n = 2), 0.00123188 (n = 3), -0.000121916 (n = 4), 1.206535534e-5 (n
+= 5), -1.194109162e-6 (n = 6), 1.181866065e-7 (n = 7), -1.169706209e-8 (n = 8), -1.122276596e-12 (n = 12): no form
+with fewer than 12 components fits these points.
 
 Checked below, in numbers of 800 digits, and again with half as many more: the determinants of [F(x_i; p_j)], whose
 pivots are those that the suffixes make. With R components, all of order more than R would be 0. The determinants of
@@ -51,7 +52,7 @@ def summands(x):
     """F(x_l; p) of every element, with the pivots p that all elements together make."""
     e = exp_of(x - np.max(x))
     p = e / np.sum(e)
-    return np.where(p >= share * np.max(p), p, 0)
+    return np.where(p >= share * np.max(p), e, 0)
 
 
 PREFIX = {
@@ -62,20 +63,20 @@ PREFIX = {
         "11/8", "133/96", "67/48", "45/32", "17/12", "137/96", "23/16", "139/96", "35/24", "47/32", "71/48", "143/96",
     ],
 }
-ELEMENTS = [12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+ELEMENTS = [23, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
 SUFFIXES = [
-    {"x": ["1749918335/528482304"]},
-    {"x": ["3510255295/1056964608"]},
-    {"x": ["27505265/8257536"]},
-    {"x": ["3531999745/1056964608"]},
-    {"x": ["1771662785/528482304"]},
-    {"x": ["3555133345/1056964608"]},
-    {"x": ["55733455/16515072"]},
-    {"x": ["3578266945/1056964608"]},
-    {"x": ["3586460095/1056964608"]},
-    {"x": ["56247535/16515072"]},
-    {"x": ["1804017695/528482304"]},
-    {"x": ["3620935585/1056964608"]},
+    {"x": ["458966500510865/138538465099776"]},
+    {"x": ["460415377865615/138538465099776"]},
+    {"x": ["461853022666865/138538465099776"]},
+    {"x": ["14478209542945/4329327034368"]},
+    {"x": ["7261708105985/2164663517184"]},
+    {"x": ["466184850956465/138538465099776"]},
+    {"x": ["467621478361265/138538465099776"]},
+    {"x": ["7329212432735/2164663517184"]},
+    {"x": ["14703507673345/4329327034368"]},
+    {"x": ["230451351985/67645734912"]},
+    {"x": ["14793662364895/4329327034368"]},
+    {"x": ["474839177497745/138538465099776"]},
 ]
 
 

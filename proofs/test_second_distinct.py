@@ -1,0 +1,151 @@
+"""second_distinct: one pass is enough.
+
+    second_distinct(x[l]):
+        return max(x, l, where=x < max(x, l))
+
+Theorem. Cut the axis l into parts in any way, lift each part to its state, and merge the states in any bracketing:
+finalize gives what the definition gives (one pass over l, 2 words of state per row, commutative merge). merge is
+associative and commutative, and the state of no elements is its identity.
+
+Update by one element:
+
+    m_x' = max(m_x, x[l])
+    m'   = max(m if m_x = m_x' else m_x, x[l] if x[l] ≠ m_x' else −∞)  ¹
+
+Guards:
+
+    ¹ an element or state that does not take part is left out, not multiplied by 0
+
+Laws: multiply_commutes, multiply_associates, multiply_one, reset_choice_unequal, staying_below, max_of_choice.
+
+Nothing below is a proof: the update rule is none that SymPy decides. Tested below, by Hypothesis on small examples in
+float64: everything else the theorem says.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+class State(NamedTuple):
+    """What is kept of a part of the elements."""
+
+    m_x: np.ndarray  # max_l x[l]
+    m: np.ndarray  # max_l x[l] if x[l] ≠ m_x else −∞
+
+
+def lift(x):
+    """The state of some elements."""
+    m_x = np.max(x, initial=-np.inf)
+    m = np.max(np.where(x != m_x, x, -np.inf), initial=-np.inf)
+    return State(m_x, m)
+
+
+def moved(part, m_x_new):
+    """A part as it is at a new m_x."""
+    return part._replace(m=np.where(part.m_x == m_x_new, part.m, part.m_x))
+
+
+def merge(one, two):
+    """The state of two parts together."""
+    m_x = np.maximum(one.m_x, two.m_x)
+    left, right = moved(one, m_x), moved(two, m_x)
+    m = np.maximum(left.m, right.m)
+    return State(m_x, m)
+
+
+def finalize(state):
+    """The results of a state."""
+    m_x, m = state
+    return m
+
+
+def definition(x):
+    """The operator as written."""
+    return np.max(np.where(x < np.max(x), x, -np.inf))
+
+
+def of(at, x):
+    """The state of the elements at these places."""
+    return lift(x[at])
+
+
+ANY = (0, 1, -1, 2, 0.5, -2, -0.5, 3)
+POSITIVE = (1, 2, 0.5, 3, 0.25, 1.5)
+UNIT = (0.5, 0.25, 0.75, 0.125)
+FEW = (0, 1)
+
+
+def array(draw, shape, *palettes):
+    """An array of simple numbers, so that equal ones are drawn."""
+    numbers = draw(st.sampled_from(palettes))
+    return draw(arrays(float, shape, elements=st.sampled_from(numbers)))
+
+
+@st.composite
+def examples(draw):
+    """A few elements, the parameters, and to which part each element belongs."""
+    n = draw(st.integers(1, 6))
+    x = array(draw, (n,), ANY, POSITIVE, UNIT, FEW)
+    owner = draw(arrays(int, n, elements=st.integers(0, 2)))
+    return x, owner
+
+
+def nudged(state):
+    """The state with its numbers moved by some roundings: up and down, the first or the last of them most."""
+    for by, turn in ((1e-13, 1), (-1e-13, 1), (1e-13, -1), (-1e-13, -1)):
+        moved = (
+            word * (1 + by * at**turn) if np.asarray(word).dtype.kind == "f" else word
+            for at, word in enumerate(state, 1)
+        )
+        yield State(*moved)
+
+
+def agree(got, want, *around):
+    """Equal up to rounding (and roots of it) where roundings leave both alone, and NaN where neither is a number."""
+    got, want, *around = np.broadcast_arrays(got, want, *around)
+    at_once, *beside = around
+    known = np.isfinite(want) & np.isfinite(at_once) & np.isclose(beside, beside[0], rtol=1e-9, atol=1e-7).all(0)
+    assert np.isnan(got[np.isnan(want) & np.isnan(at_once)]).all()
+    assume(known.any())
+    np.testing.assert_allclose(got[known], want[known], rtol=1e-9, atol=1e-7)
+
+
+def same(one, two):
+    """Two states are equal up to rounding."""
+    for name in State._fields:
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None,
+          suppress_health_check=[HealthCheck.filter_too_much])
+@given(examples())
+@np.errstate(all="ignore")
+def test_the_theorem(example):
+    """On fifty small examples, the same ones every time."""
+    x, owner = example
+    one = of(owner == 0, x)
+    two = of(owner == 1, x)
+    three = of(owner == 2, x)
+    nothing = of(owner < 0, x)
+    states = (
+        of(owner >= 0, x),
+        merge(merge(one, two), three),
+        merge(one, merge(two, three)),
+        merge(merge(three, one), two),
+    )
+
+    # merge is associative and commutative, and the state of no elements is its identity
+    same(states[1], states[2])
+    same(merge(one, two), merge(two, one))
+    same(merge(states[0], nothing), states[0])
+    same(merge(nothing, states[0]), states[0])
+
+    # any split in any bracketing gives the definition
+    want = definition(x)
+    around = [finalize(each) for each in (states[0], *nudged(states[0]))]
+    for state in states:
+        agree(finalize(state), want, *around)
