@@ -214,3 +214,12 @@ def test_states_with_columns_scale_in_numpy_and_have_no_kernel(rng):
     assert [s.spread for s in form.scalings] == [("c",)] and np.isclose(ra.fuse(spread)(x, w), 1.0)
     with pytest.raises((LoweringError, OperatorError), match="multiplied together"):
         lower(spread, form)
+
+
+def test_a_recurrence_of_positive_summands_may_have_any_sign():
+    @ra.operator
+    def forgotten(x: "l", f: "l"):
+        return 1 / ra.scan(lambda Z: f * Z + ra.exp(x), "l", initial=0.0)
+
+    facts = [str(fact) for fact in ra.fuse(forgotten).form.facts]
+    assert not [fact for fact in facts if "safe divisor" in fact] and [fact for fact in facts if "divides and may be 0" in fact]

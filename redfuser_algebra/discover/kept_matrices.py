@@ -36,9 +36,9 @@ class Kept:
     first: dict[Expr, Expr]
     between: dict[Expr, Expr]
 
-    def read(self, k: int) -> Expr:
-        """The k-th function of the state, over the components."""
-        return self.made.read(k, self.values.__getitem__, self.first)
+    def read(self, k: int, below: int | None = None) -> Expr:
+        """The k-th function of the state, or what it is over number `below`, over the components."""
+        return self.made.read(k, self.values.__getitem__, self.first, below)
 
 
 def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:

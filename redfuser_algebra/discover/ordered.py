@@ -92,17 +92,29 @@ class Matrices:
             return None
         return {monomial: k for k, monomial in enumerate(self.closed.basis)}.get(((found.target, 1),))
 
-    def read(self, k: int, name: Named, first: Mapping[Expr, Expr]) -> Expr:
-        """The k-th monomial after a part, from where the recurrence starts; `first` names what the part keeps of its first element."""
-        whole, algebra = self.named(name), Algebra(self.semiring)
+    def read(self, k: int, name: Named, first: Mapping[Expr, Expr], below: int | None = None) -> Expr:
+        """The k-th monomial after a part, from where the recurrence starts, or what it is over number `below`, which starts at 1.
+
+        `first` names what the part keeps of its first element.
+        """
+        whole = self.named(name)
         if self.window is not None:
             starts = {state: start for state, (_, start) in self.window.last.items()}
             whole = _product(self.closed, whole, _substituted(self.step, starts | dict(first)))
-        entries = [algebra.times(whole.get((k, j), algebra.zero), self._start(j)) for j in range(len(self.closed.basis))]
-        value = reduce(algebra.plus, entries)
-        if self.window is None:
+        value, *divisors = (self._combined(whole, row) for row in (k, below) if row is not None)
+        value = reduce(lambda above, divisor: above / divisor, divisors, value)
+        if self.window is None and self._starts(k, whole) and (below is None or (below, below) in whole):
             return value
         return call("where", call("equal", Expr("size", (), (self.axis,)), 0), self._start(k), value)
+
+    def _starts(self, k: int, whole: Entries) -> bool:
+        """Whether a part of no elements has what the k-th monomial starts from: its entry on the diagonal, or zero."""
+        return (k, k) in whole or is_number(self._start(k), self.semiring.zero)
+
+    def _combined(self, whole: Entries, k: int) -> Expr:
+        """⊕_j of the k-th row times what the monomials start from."""
+        algebra = Algebra(self.semiring)
+        return reduce(algebra.plus, (algebra.times(whole.get((k, j), algebra.zero), self._start(j)) for j in range(len(self.closed.basis))))
 
     def _start(self, j: int) -> Expr:
         algebra = Algebra(self.semiring)
@@ -123,8 +135,8 @@ class Matrices:
             whole = grown
 
 
-def matrices(found: Recurrence, axis: str) -> Matrices:
-    """The smallest matrices of a recurrence, over a semiring in which its step is linear.  Raises NotClosed.
+def matrices(found: Recurrence, axis: str, also: tuple[Expr, ...] = ()) -> Matrices:
+    """The smallest matrices of a recurrence, over a semiring in which its step is linear, with rows for `also`.  Raises NotClosed.
 
     What multiplies states would take a step apart, as (x − y)² into x² − 2xy + y², of which floats lose the small difference:
     where fewer products do, a step between two elements is kept as it is written.
@@ -134,7 +146,7 @@ def matrices(found: Recurrence, axis: str) -> Matrices:
     for steps in (found.steps, *([window] if window else [])):
         for semiring in SEMIRINGS.values():
             try:
-                made.append(_of(found, steps, closed(steps, found.target, semiring), axis))
+                made.append(_of(found, steps, closed(steps, (found.target, *also), semiring), axis))
             except NotClosed as refusal:
                 refusals.append(refusal)
     if not made:

@@ -5,7 +5,7 @@ rebase law read from the other side: finitely many functions of the state that e
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
@@ -38,19 +38,21 @@ class Closed:
     rows: tuple[dict[int, Expr], ...]
 
 
-def closed(steps: Mapping[Expr, Expr], target: Expr, semiring: Semiring) -> Closed:
-    """The smallest closed set of monomials that holds the target.  Raises NotClosed."""
+def closed(steps: Mapping[Expr, Expr], targets: Sequence[Expr], semiring: Semiring) -> Closed:
+    """The smallest closed set of monomials that holds the targets.  Raises NotClosed."""
     algebra = Algebra(semiring)
-    places: dict[Monomial, int] = {((target, 1),): 0}
+    places: dict[Monomial, int] = {}
     rows: list[dict[int, Expr]] = []
-    while len(rows) < len(places):
-        monomial = list(places)[len(rows)]
-        for state, power in monomial:
-            _check_moves(Algebra(semiring, over_reals=True), state, steps[state], power > 0)
-        image = algebra.of(substitute(algebra.written(monomial), dict(steps)))
-        rows.append({places.setdefault(each, len(places)): factor for each, factor in image.items()})
-        if len(places) > LARGEST_BASIS:
-            raise NotClosed(algebra.written(list(places)[-1]), "every further element needs another function of the state")
+    for target in targets:
+        places.setdefault(((target, 1),), len(places))
+        while len(rows) < len(places):
+            monomial = list(places)[len(rows)]
+            for state, power in monomial:
+                _check_moves(Algebra(semiring, over_reals=True), state, steps[state], power > 0)
+            image = algebra.of(substitute(algebra.written(monomial), dict(steps)))
+            rows.append({places.setdefault(each, len(places)): factor for each, factor in image.items()})
+            if len(places) > LARGEST_BASIS:
+                raise NotClosed(algebra.written(list(places)[-1]), "every further element needs another function of the state")
     return Closed(semiring, tuple(places), tuple(rows))
 
 

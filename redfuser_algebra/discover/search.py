@@ -195,19 +195,22 @@ class Search:
         """A state that is a fraction of two that a matrix follows.  Raises Unmoved."""
         try:
             over = projective(self._widest(found)).about(found.target)
-            matrix, k = self._matrix(reduction, over.found)
+            matrix, k = self._matrix(reduction, over.found, (over.divisor,))
         except NotClosed:
             raise Unmoved(refusal.term, str(refusal)) from refusal
         below = matrix.made.row(replace(over.found, target=over.divisor))
         self.recurrences.append(recurred(reduction.name, k, matrix, below, over))
-        return matrix.read(k) / matrix.read(below)
+        return matrix.read(k, below)
 
-    def _matrix(self, reduction: Reduction, found: Recurrence) -> tuple[Kept, int]:
-        """The matrix of a recurrence, kept once for all results that are among its functions, and the row.  Raises NotClosed."""
+    def _matrix(self, reduction: Reduction, found: Recurrence, also: tuple[Expr, ...] = ()) -> tuple[Kept, int]:
+        """The matrix of a recurrence, kept once for all results that are among its functions, and the row.
+
+        It has rows for the states in `also`.  Raises NotClosed.
+        """
         known = [(each, k) for each in self._kept_matrices if (k := each.made.row(found)) is not None]
         if not known:
-            made = matrices(self._widest(found), self.axis)
-            made = made if made.row(found) is not None else matrices(found, self.axis)
+            made = matrices(self._widest(found), self.axis, also)
+            made = made if made.row(found) is not None else matrices(found, self.axis, also)
             self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
             known = [(self._kept_matrices[-1], made.row(found))]
         self._drafts.needs |= {draft.name for draft in known[0][0].drafts}
