@@ -153,6 +153,11 @@ PAIRS_OF_FINITE_RANK = {
     "pairs that are both positive": lambda x, y: ra.sum(ra.count((x > 0) & (y > 0), "k"), "l"),
     "equal signs": lambda x, y: ra.sum(ra.count(ra.sign(x) == ra.sign(y), "k"), "l"),
     "above all others": lambda x, y: ra.count(ra.all(x >= y, "k"), "l"),
+    "different elements, up to 30": lambda x, y: ra.minimum(ra.count(ra.all((ra.index("k") >= ra.index("l")) | (x != y), "k"), "l"), 30),
+    "falls among the last 30": lambda x, y: ra.count(
+        (2 * ra.count((ra.index("k") > ra.index("l")) & (y <= ra.max(x, "l")), "k") < 60) & ra.any((ra.index("k") > ra.index("l")) & (x > y), "k"), "l"),
+    "different ones of the 40 largest": lambda x, y: ra.count(
+        (ra.count(y > x, "k") < 40) & ra.all((ra.index("k") >= ra.index("l")) | (x != y), "k"), "l"),
 }
 
 

@@ -92,7 +92,7 @@ def rounds_with_pivots(reduction: Reduction, axis: str) -> bool:
     return any(term.op in ROUNDINGS and not separation.one_sided(term) for term in subterms(reduction.body))
 
 
-_FEW = 4
+FEW = 4
 """So many first elements may be treated apart: what is asked for is far more than they can carry."""
 
 
@@ -118,4 +118,4 @@ def _bounds_position(term: Expr, axis: str) -> bool:
 
 
 def _is_small(term: Expr) -> bool:
-    return term.op == "const" and 0 <= term.value <= _FEW
+    return term.op == "const" and 0 <= term.value <= FEW

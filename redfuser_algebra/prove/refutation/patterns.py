@@ -17,7 +17,8 @@ import numpy as np
 from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.cascade import Reduction
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr, subterms, unbound_states
+from redfuser_algebra.prove.refutation.bounded import FEW
 from redfuser_algebra.prove.refutation.elements import mapped, stairs
 from redfuser_algebra.prove.refutation.evaluation import Effort, Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import evaluated
@@ -32,6 +33,7 @@ _NEITHER: Kinds = frozenset()
 _BOTH: Kinds = frozenset((_COUNTED, _ELEMENT))
 _SELECTING = ("max", "min", "fmax", "fmin", "topk", "argmax", "argmin", "argtopk")
 _SIDES = (-1, 0, 1)
+_BOUNDING = COMPARISONS | {"maximum", "minimum"}
 _NEAR, _APART = 8, 2
 """The steered number comes as close as this part of the smallest distance between numbers; elements further apart than that are two."""
 
@@ -100,8 +102,30 @@ def _of_term(term: Expr, args: list[Kinds]) -> Kinds:
     return frozenset((_COUNTED,)) if _COUNTED in alike else _NEITHER
 
 
+def limit(problem: Problem) -> Fraction:
+    """The largest constant that a number of elements is compared with: as many of them may be all that a state keeps."""
+    known: dict[Expr, Kinds] = {}
+    compared = [term for term in subterms(*problem.outputs) if term.op in _BOUNDING
+                and any(unbound_states(arg) or _kinds(arg, known, {}) == {_COUNTED} for arg in term.args)]
+    return max((_largest(arg, problem) for term in compared for arg in term.args), default=Fraction(0))
+
+
+def _largest(term: Expr, problem: Problem) -> Fraction:
+    """The largest constant or parameter of a number, but for those of what is reduced in it."""
+    if term.op == "const":
+        return abs(Fraction(term.value)) if abs(term.value) < float("inf") else Fraction(0)
+    if term.op == "param":
+        return abs(problem.params[term.name])
+    return Fraction(0) if term.op in ("reduce", "scan") else max((_largest(arg, problem) for arg in term.args), default=Fraction(0))
+
+
 def told_apart(problem: Problem, reduction: Reduction, effort: Effort) -> Told | None:
-    """A prefix with as many numbers as are asked for, each of them told by suffixes of its own; or None."""
+    """A prefix with as many numbers as are asked for, each of them told by suffixes of its own; or None.
+
+    Nothing is said where elements are counted up to a constant, such as the last 30 or the 30 first to differ.
+    """
+    if limit(problem) > FEW:
+        return None
     count, width = problem.order + SPARE, len(problem.coordinates)
     for (domains, _), shape in product(domains_of(problem), stairs(count, width)):
         prefix = mapped(shape, domains)
