@@ -158,7 +158,15 @@ def gated(x: "l", u: ""):
     return ra.scan(lambda h: ra.where(x > 0, h, 0.5 * h) + u * x, "l", 0.1), ra.cumulative(ra.max, x, "l") * x
 
 
-@pytest.mark.parametrize("op", [averaged, decayed, gated], ids=lambda op: op.name)
+@ra.operator
+def paths(x: "l", y: "l", begin: ""):
+    """log Σ of all ways through two states, of weights that see e^x and e^y; the first element is where they begin."""
+    first = ra.index("l") == 0
+    one, other = ra.scan(lambda a, b: (ra.exp(x) * ra.where(first, ra.exp(begin), a + 0.5 * b), ra.exp(y) * ra.where(first, 1.0, 0.25 * a + b)), "l")
+    return ra.log(one + other)
+
+
+@pytest.mark.parametrize("op", [averaged, decayed, gated, paths], ids=lambda op: op.name)
 def test_derivatives_of_scans_next_to_finite_differences(op, rng):
     arrays = {name: rng.standard_normal([{"d": 2, "v": 3}.get(axis, 7) for axis in axes]) for name, axes in op.inputs.items()}
     check(op, arrays, {}, rng)
@@ -172,6 +180,18 @@ def test_the_derivative_of_a_scan_runs_from_the_last_element_to_the_first(rng):
     largest = ra.fuse(ra.parse_operator("running(x[l]): scan(lambda m: maximum(m, x), l, -inf, after)")).gradient()
     assert list(largest([1.0, 3.0, 3.0, 2.0], np.ones(4))["x"]) == [1, 3, 0, 0], "of equals the first wins"
     assert all(verdict.status == "fusable" for verdict in largest.verdicts.values())
+
+
+def test_states_of_which_no_derivative_sees_the_size_are_saved_without_it(rng):
+    """The derivatives are how likely each state is at each element, and those are 1 together, also where their weights leave float64."""
+    gradient = ra.fuse(paths).gradient()
+    x, y = rng.standard_normal((2, 2, 400)) + [[3.0], [-3.0]]
+    found = gradient(x, y, 0.5, np.ones(2), backend="numpy")
+    np.testing.assert_allclose(found["x"] + found["y"], 1, rtol=1e-9)
+    np.testing.assert_allclose(found["begin"], found["x"][:, 0].sum())
+    assert {verdict.status for verdict in gradient.verdicts.values()} == {"fusable"}
+    signed = ra.parse_operator("f(x[l]): log(scan(lambda h: x * h, l, 1.0))")
+    assert "/" not in str(differentiated(signed, "l").saved), "x has any sign"
 
 
 def test_the_largest_of_running_values_is_itself_a_scan(rng):

@@ -17,6 +17,7 @@ from redfuser_algebra.discover.form import Component, FusedForm, Scaling
 from redfuser_algebra.discover.linear import Vector, combined, nullspace
 from redfuser_algebra.language.expr import Expr, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, unused
+from redfuser_algebra.language.normalised import after_the_first
 
 _OF_ONE_DEGREE = frozenset(("add", "subtract", "maximum", "minimum", "negative", "abs"))
 _COMPARED = COMPARISONS | {"sign"}
@@ -134,15 +135,9 @@ def _is_zero(term: Expr, axis: str, zeros: Collection[str] = ()) -> bool:
     if term.op == "multiply":
         return any(map(zero, term.args))
     if term.op == "where":
-        holds = _after_the_first(term.args[0], axis)
+        holds = after_the_first(term.args[0], axis)
         return all(map(zero, term.args[1:])) if holds is None else zero(term.args[1 if holds else 2])
     return term.op == "const" and term.value == 0 or term.op == "symbol" and term.name in zeros
-
-
-def _after_the_first(condition: Expr, axis: str) -> bool | None:
-    """What a condition is at all positions but the first, if it is one thing there."""
-    about = condition.args and condition.args[0] is Expr("index", (), (axis,)) and condition.args[1] is const(0)
-    return {"equal": False, "not_equal": True, "greater": True}.get(condition.op) if about else None
 
 
 def _whole(weights: Vector) -> dict[str, int] | None:

@@ -2,7 +2,8 @@
 
 In: the derivatives by the states of a scan, wherever they are seen.  Out: those by its elements and starts.  The
 adjoint a of h_l ← f(h_(l−1), x_l) is a ← ∂f/∂hᵀ (a + ȳ_l), linear in a whatever f is; it is written as a scan that runs
-in order where the axis is reversed.  States that ∂f depends on are read from what the forward pass saves.
+in order where the axis is reversed.  States that ∂f depends on are read from what the forward pass saves, and where no
+derivative sees the size of the states, they and their adjoint are kept without it.
 """
 from __future__ import annotations
 
@@ -11,14 +12,12 @@ from dataclasses import dataclass
 from functools import reduce
 
 from redfuser_algebra.language.expr import Expr, children_replaced, const, subterms, unbound_states
-from redfuser_algebra.language.factored import Factors, Product, single
+from redfuser_algebra.language.factored import ONE, Factors, Product, single
+from redfuser_algebra.language.normalised import Seen, normalised
 
 Parts = dict[Expr, list[Product]]
 PassOn = Callable[[Expr, Product, Parts, Callable[[Expr], bool], str], None]
 """Hand the derivative by a term to those of its operands that follow, without sums over an axis."""
-
-Seen = Mapping[tuple[int, str], Product]
-"""Derivatives by the states of a scan: by place, and where they are seen (after or before every element, or "" at the end)."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,13 @@ def adjoint(scan: Expr, seen: Seen, factors: Factors, pass_on: PassOn, smooth: M
     """The adjoint of a scan, of which `seen` are the derivatives by its states; `names` are for its own states."""
     axis, own, *_ = scan.attrs
     starts, steps = scan.args[:len(own)], scan.args[len(own):]
-    forward = [Expr("scan", scan.args, (axis, own, place, "before")) for place in range(len(own))]
+    kept = normalised(scan, seen)
+    whole, seen, divided = (scan, seen, ONE) if kept is None else (kept.scan, kept.seen, single(kept.divisor).to_the(-1))
+    forward = [Expr("scan", whole.args, (axis, own, place, "before")) for place in range(len(own))]
     bars = [Expr("state", (), (next(names), tuple(a for a in each.axes if a != axis))) for each in forward]
     parts: Parts = {}
     for place, (bar, step) in enumerate(zip(bars, steps, strict=True)):
-        parts.setdefault(step, []).append(single(_total(bar, seen.get((place, "after")))))
+        parts.setdefault(step, []).append(single(_total(bar, seen.get((place, "after")))) * divided)
     by_state, by_element = _pulled(steps, parts, axis, factors, pass_on, smooth)
     saved = {state: forward[own.index(state.name)] for state in unbound_states(*steps)}
     back = [_bound(_total(by_state.get(name), seen.get((place, "before"))), saved) for place, name in enumerate(own)]
@@ -46,8 +47,8 @@ def adjoint(scan: Expr, seen: Seen, factors: Factors, pass_on: PassOn, smooth: M
     here = saved | dict(zip(bars, backward, strict=True))
     passed = [(element, _bound(value, here)) for element, value in by_element.items()]
     passed += [(start, Expr("scan", last.args, (*last.attrs[:3], ""))) for start, last in zip(starts, backward, strict=True) if smooth.get(start, False)]
-    used = set(subterms(*(value for _, value in passed)))
-    return Adjoint(tuple(passed), tuple(each for each in forward if each in used))
+    states = {*forward} if kept is None else kept.states
+    return Adjoint(tuple(passed), tuple(term for term in subterms(*(value for _, value in passed)) if term in states))
 
 
 def _pulled(steps: tuple[Expr, ...], parts: Parts, axis: str, factors: Factors, pass_on: PassOn, smooth: Mapping[Expr, bool]
