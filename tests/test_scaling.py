@@ -135,11 +135,18 @@ def cases(rng):
 @pytest.mark.parametrize("value", [1e300, -1e200, 5e-324])
 def test_products_of_numbers_at_the_ends_of_the_range(value):
     op = ra.operators["prod_scaled"]
-    for length in (1, 2, 7, 300):
+    for length in (1, 2, 7, 40):
         binding, logarithm = op.bind(x=np.full(length, value)), length * np.log(abs(value))
         for sizes in ([length], [1] * length):
             got = fused_by_chunks(op, ra.fuse(op).form, binding, sizes)
             np.testing.assert_allclose(got, ((-1.0 if value < 0 and length % 2 else 1.0), logarithm), rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_infinite_products_are_as_written(backend):
+    fused = ra.fuse(ra.parse_operator("op(x[l]): sqrt(abs(prod(x, l))), prod(x, l)"))
+    for x in ([np.inf] * 3, [-np.inf] * 41, [2.0, np.inf, 1e300, 3.0], [0.0] * 40):
+        np.testing.assert_array_equal(fused(np.array(x), backend=backend), fused(np.array(x), backend="reference"))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])

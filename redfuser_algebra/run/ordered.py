@@ -50,12 +50,13 @@ def joined_parts(form: FusedForm, environment: Environment, earlier: Values, lat
 
 
 def rescaled(scalings: Sequence[Scaling], environment: Environment, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What parts hold, with components that left the middle of float64's range multiplied by a power of two."""
+    """What parts hold, with components that left the middle of float64's range multiplied by a power of two; not where all are 0 or infinite."""
     for scaling in scalings:
         spread = tuple(environment.dim(axis) for axis in scaling.spread)
         sizes = (np.where(np.isfinite(values[name]), np.abs(values[name]), 0) for name, _ in scaling.weights)
         size = reduce(np.maximum, (each.max(spread, keepdims=True, initial=0) for each in sizes))
-        by = np.where(size > 2.0 ** (scaling.shift // 2), -scaling.shift, np.where(size < 2.0 ** (-scaling.shift // 2), scaling.shift, 0))
+        small = (size > 0) & (size < 2.0 ** (-scaling.shift // 2))
+        by = np.where(size > 2.0 ** (scaling.shift // 2), -scaling.shift, np.where(small, scaling.shift, 0))
         if by.any():
             values |= {name: np.ldexp(values[name], by * weight) for name, weight in scaling.weights}
             if scaling.exponent:
