@@ -19,7 +19,9 @@ from redfuser_algebra.language.cascade import cascades, paired, primary
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.passes import passes
+from redfuser_algebra.prove.refutation import patterns
 from redfuser_algebra.prove.refutation.bounded import of_finite_rank
+from redfuser_algebra.prove.refutation.evaluation import Effort
 from redfuser_algebra.prove.refutation.numbers import RATIONAL
 from redfuser_algebra.prove.refutation.patterns import seen_by_order
 from redfuser_algebra.prove.refutation.problem import posed
@@ -235,6 +237,16 @@ def test_nothing_is_claimed_without_effort():
     operator = operators["mean_absolute_deviation"]
     cascade = primary(cascades(operator))
     assert refute(cascade, (), refusal_of(cascade, cascade.reductions[-1]), budget=0) is None
+
+
+def test_patterns_of_many_coordinates_are_not_tried_without_end(monkeypatch):
+    tried, suffixes = [], patterns._suffixes
+    monkeypatch.setattr(patterns, "_suffixes", lambda *about: tried.append(about) or suffixes(*about))
+    @ra.operator
+    def chosen(x: "l", y: "l", z: "l"):
+        return ra.scan(lambda s: ra.where(s < x, y, z), "l", 0)
+    problem = posed(primary(cascades(chosen)), (), behind=True)
+    assert patterns.told_apart(problem, problem.cascade.reductions[0], Effort(40_000)) is None and 0 < len(tried) <= 10
 
 
 def test_rank_alone_would_refute_what_fuses():

@@ -36,6 +36,8 @@ _SIDES = (-1, 0, 1)
 _BOUNDING = COMPARISONS | {"maximum", "minimum"}
 _NEAR, _APART = 8, 2
 """The steered number comes as close as this part of the smallest distance between numbers; elements further apart than that are two."""
+_FAMILY = 4000
+"""What a family costs in entries of arrays, however few numbers it is tried with."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,17 @@ def told_apart(problem: Problem, reduction: Reduction, effort: Effort) -> Told |
 
 def _told_by(problem: Problem, reduction: Reduction, prefix: np.ndarray, coordinate: int, family: _Family, effort: Effort) -> Told | None:
     """The numbers of one coordinate that suffixes of one family tell, if they are enough; one of them is tried first."""
-    seen = problem.observations(1, reduction.source)[:1]
+    seen, gap = problem.observations(1, reduction.source)[:1], _gap(problem, prefix)
     columns = [(at, coordinate) for at in range(len(prefix))]
-    steerings = [Steering(_suffixes(prefix, *column, family, _gap(problem, prefix)), each) for column in columns for each in seen]
+
+    def steered(some: Sequence[tuple[int, int]]) -> list[Steering]:
+        return [Steering(_suffixes(prefix, *column, family, gap), each) for column in some for each in seen]
+
+    effort.left -= _FAMILY
     middle = len(prefix) // 2
-    if not any(told(problem, prefix, steerings[middle:middle + 1], effort)):
+    if not any(told(problem, prefix, steered(columns[middle:middle + 1]), effort)):
         return None
+    steerings = steered(columns)
     good = [at for at, is_told in enumerate(told(problem, prefix, steerings, effort)) if is_told]
     return Told(prefix, tuple(columns[at] for at in good), tuple(steerings[at] for at in good)) if len(good) >= problem.order else None
 
