@@ -114,7 +114,7 @@ def test_printing_twice_gives_the_same_python(name):
 
 
 def test_a_tile_that_is_made_reads_nothing_beyond_its_ends():
-    reads = [line for line in kernel("attn_gaussian_kernel", "float16").source.splitlines() if "load_one(p_" in line and "at_d" in line]
+    reads = [line for line in kernel("attn_gaussian_kernel", "float16").source.splitlines() if "load_one(p_" in line and "first_d" in line]
     assert reads and all("there & " in line for line in reads)
 
 

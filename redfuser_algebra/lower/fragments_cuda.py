@@ -74,12 +74,14 @@ _ROW = '''
 def load_row(to, source, count, tile, thread):
     """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
     if source % 16 == 0 and count >= tile:
-        if thread < tile // CHUNK:
-            copy_chunk(i4(to + 16 * thread), source + 16 * thread, i4(16))
-    elif thread < 32:
+        for i in range(-(-tile // CHUNK // 32)):
+            chunk = i4(thread + 32 * i)
+            if thread < 32 and chunk < tile // CHUNK:
+                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
+    else:
         for i in range(-(-tile // 32)):
             column = i4(thread + 32 * i)
-            if column < tile:
+            if thread < 32 and column < tile:
                 copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
 
 
@@ -299,6 +301,14 @@ def load_pair(place):
 def keep_chunk(place, v):
     """16 bytes into shared memory."""
     keep_words(place, pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]))
+
+
+@cuda.jit(device=True, forceinline=True)
+def take_chunk(place, v):
+    """16 bytes of shared memory."""
+    words = take_words(place)
+    for k in range(4):
+        v[2 * k], v[2 * k + 1] = unpack(words[k])
 '''
 
 _FULL = '''
@@ -319,6 +329,12 @@ def copy_one(place, origin, there):
 def keep_chunk(place, v):
     """16 bytes into shared memory."""
     keep_four(place, v[0], v[1], v[2], v[3])
+
+
+@cuda.jit(device=True, forceinline=True)
+def take_chunk(place, v):
+    """16 bytes of shared memory."""
+    v[0], v[1], v[2], v[3] = load_four(place)
 '''
 
 _WARPGROUPS = '''

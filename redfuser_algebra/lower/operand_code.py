@@ -20,6 +20,7 @@ class OperandCode(FragmentCode):
     def __init__(self, operands: tuple[Operand, ...], parts: Products, signature: Signature, storage: Storage, fast: bool) -> None:
         super().__init__("_".join(("make", *(operand.name for operand in operands))), parts, signature, storage, fast)
         self.operands, self.whole, self.vectors = operands, {}, set()
+        self.kept: dict[str, str] = {}
         self.operand = operand = operands[0]
         for name in ("to", "t0", "thread"):
             self.argument(name, name)
@@ -33,16 +34,19 @@ class OperandCode(FragmentCode):
         self.close()
 
     def _read(self, term: Expr) -> Code:
+        if term.op == "input" and term.name in self.parts.kept and self.program.inputs[term.name][-1] == self.operand.columns:
+            self.kept[f"v_{term.name}"] = f"{self._given('shared')} + AT_x_{term.name}"
+            return Code(f"v_{term.name}[e]", "f4")
         if term.op == "input" and self._has_rows(self.program.inputs[term.name]) and self.storage.kind(term) == "f":
             self.whole[f"v_{term.name}"] = self._given(f"p_{term.name}")
             return Code(f"v_{term.name}[e]", "f4")
         return super()._read(term)
 
     def _has_rows(self, own: tuple[str, ...]) -> bool:
-        """Whether an input with these axes lies in memory as the tile does, or has a part of the axes that number its rows."""
+        """Whether an input with these axes lies in memory as the tile does, has a part of the axes that number its rows, or is one row."""
         joined = self.program.joined if self.operand.rows == self.program.block else ()
         rest = [axis for axis in own if axis not in self.program.rows or axis == self.operand.rows]
-        return rest[-1:] == [self.operand.columns] and rest != rest[-1:] and all(axis == self.operand.rows or axis in joined for axis in rest[:-1])
+        return rest[-1:] == [self.operand.columns] and all(axis == self.operand.rows or axis in joined for axis in rest[:-1])
 
     def _row_of(self, name: str) -> str:
         """Which row of an input the tile's row is."""
@@ -50,7 +54,7 @@ class OperandCode(FragmentCode):
         for axis in self.program.inputs[name]:
             if axis in (self.operand.rows, *self.program.joined):
                 place = f"({place}) * {self._given(f'n_{axis}')} + {self.position(axis).text}" if place else self.position(axis).text
-        return place
+        return place or "0"
 
     def position(self, axis: str) -> Code:
         return Code(f"at_{axis}", "i8") if axis in (self.operand.rows, self.operand.columns) else super().position(axis)
@@ -75,11 +79,13 @@ class OperandCode(FragmentCode):
         name, made = self.operand.name, [each.name for each in self.operands]
         lines += [*loop.lines, f"place = i4(to + chunk_at(row, chunk, WIDTH_{name}, {self.parts.height(self.operand)}))",
                   *(f"keep_chunk(i4(place + AT_{each}), y_{each})" for each in made)]
-        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in (*(f"y_{each}" for each in made), *self.whole)]
+        arrays = [f"{variable} = cuda.local.array(CHUNK, f4)" for variable in (*(f"y_{each}" for each in made), *self.whole, *self.kept)]
+        kept = [f"take_chunk(i4({row} + 16 * i4((thread & 7) + 8 * panel)), {variable})" for variable, row in self.kept.items()]
         self.nest[0].lines += filled(f"""
             <arrays>
             for panel in range(WIDTH_{name} // 128):
+                <kept>
                 for i in range({self.parts.height(self.operand)} * 8 // THREADS):
                     row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                     <lines>
-        """, arrays=arrays, lines=lines)
+        """, arrays=arrays, kept=kept, lines=lines)

@@ -72,7 +72,7 @@ class Weighted:
 @dataclass(frozen=True)
 class Products:
     """The parts of a program.  `elements` are inputs with a number per row and element, `vectors` those with one per element that all rows
-    of a block share; `numbers` are the other components.
+    of a block share; `numbers` are the other components.  `kept` are inputs of which all tiles need the same numbers.
     """
 
     program: TileProgram
@@ -82,6 +82,7 @@ class Products:
     vectors: tuple[str, ...]
     numbers: tuple[Update, ...]
     float8: Float8 = Float8()
+    kept: tuple[str, ...] = ()
 
     @property
     def lefts(self) -> tuple[Operand, ...]:
@@ -165,7 +166,8 @@ def blocks(program: TileProgram, signature: Signature) -> TileProgram:
 def products(program: TileProgram, signature: Signature, float8: Float8 = Float8(), turns: bool = True) -> Products:
     """The parts of a program; `turns`: native instructions take matrices of bytes whose rows are summed, too."""
     found = _Reading(program, signature).products()
-    found = replace(found, float8=float8, vectors=tuple(name for name in found.vectors if name not in float8.formats))
+    vectors, kept = (tuple(name for name in names if name not in float8.formats) for names in (found.vectors, _kept(found, signature)))
+    found = replace(found, float8=float8, vectors=vectors, kept=kept)
     return _in_bytes(found, turns) if float8.native else found
 
 
@@ -180,6 +182,16 @@ def matrices(program: TileProgram, signature: Signature) -> list[str]:
         return []
     found = products(blocks(program, signature), signature)
     return [o.value.name for o in (*found.lefts, *found.streamed) if lies(found.program, o) and o not in found.elements]
+
+
+def _kept(found: Products, signature: Signature) -> tuple[str, ...]:
+    """Real inputs with one number per place of the axis that scores sum over, of which tiles that come are made."""
+    program, kept = found.program, dict[str, None]()
+    for operand in (s.right for s in found.scores if not lies(program, s.right) and s.right.columns not in found.columns):
+        names = [t.name for t in subterms(operand.value) if t.op == "input" and t.axes[-1:] == (operand.columns,)]
+        alone = [n for n in names if program.inputs[n][-1] == operand.columns and {*program.inputs[n][:-1]} <= {*program.rows} - {program.block, *program.joined}]
+        kept |= dict.fromkeys(n for n in alone if signature.arrays[n] in ("f4", "f8"))
+    return tuple(kept)
 
 
 def _in_bytes(found: Products, turns: bool) -> Products:

@@ -53,7 +53,7 @@ class _Printer(KernelPrinter):
         self.program, self.float8 = program, float8 = blocks(program, signature), float8
         self.parts = products(program, signature, float8, turns=not wgmma)
         if wgmma:  # whose tiles lie at multiples of 1024 bytes
-            self.parts = replace(self.parts, vectors=())
+            self.parts = replace(self.parts, vectors=(), kept=())
         self.storage = Storage(program, signature)
         self.names = self.storage.names
         self.masks = TileMasks(program, signature, self.names)
@@ -119,12 +119,16 @@ class _Printer(KernelPrinter):
             for operand in operands:
                 lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, {self.parts.width(operand)}")
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
-            for name in self.parts.vectors if into == "STAGE" else ():
-                lines.append(f"AT_x_{name} = {place}")
-                place = f"AT_x_{name} + width_of(TILE)"
+            for name in self.parts.vectors if into == "STAGE" else self.parts.kept:
+                lines.append(f"AT_x_{name}, WIDTH_x_{name} = {place}, width_of({'TILE' if into == 'STAGE' else self._long(name)})")
+                place = f"AT_x_{name} + WIDTH_x_{name}"
             lines.append(f"{into} = {place}")
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
         return [*lines, *(["WEIGHTS = TILE // 4", *self._products()] if self.wgmma else []), f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
+
+    def _long(self, name: str) -> str:
+        """How many numbers of an input stay in shared memory."""
+        return f"n_{self.program.inputs[name][-1]}"
 
     # what comes into shared memory
 
@@ -196,12 +200,14 @@ class _Printer(KernelPrinter):
     def _folded(self) -> list[str]:
         """The state of the block's rows after this part of their elements, tile by tile."""
         lefts = [line for operand in self.parts.lefts for line in self._load(operand, "shared")]
+        kept = [f"load_row(shared + AT_x_{name}, p_{name}, i4({self._long(name)}), WIDTH_x_{name} // SIZE, thread)" for name in self.parts.kept]
         return filled(f"""
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_{self.program.axis}))
             t0, half = begin, i4(0)
             <pass_over>
             <once>
+            <kept>
             <lefts>
             if t0 < end:
                 fetch(shared + STAGES, t0, {self.fetch})
@@ -210,7 +216,8 @@ class _Printer(KernelPrinter):
                 <tile>
             wait_for_copies()
             cuda.syncthreads()
-        """, pass_over=self.masks.passed_over("t0"), once=self._once(), lefts=lefts, tile=self._tile())
+        """, pass_over=self.masks.passed_over("t0"), once=self._once(), lefts=lefts,
+            kept=[*kept, "copies_end()", "wait_for_copies()", "cuda.syncthreads()"] if kept else [], tile=self._tile())
 
     def _once(self) -> list[str]:
         """What is read of the rows before the first tile."""

@@ -99,6 +99,7 @@ def _vectors(parts: Products) -> str:
 def _needs(parts: Products) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
     stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
+    stay = " + ".join([stay, *(f"width_of(n_{parts.program.inputs[name][-1]})" for name in parts.kept)])
     come = " + ".join([come, *(["width_of(TILE)"] * len(parts.vectors))])
     fragments = len(parts.produced) + len(parts.elements) + len(parts.weighted)
     written = " + ".join(f"ROWS * width_of(SPAN_{a})" for a in parts.columns) or "0"
