@@ -29,8 +29,8 @@ DISTRIBUTES = frozenset((
     "minmax_normalised_sum", "xnor_binary_gemv", "dipole_quadrupole", "center_of_mass_inertia",
     "trend_slope",
     # a recurrence's matrices are multiplied from the middle, and the sums of its stretches are taken there
-    "abs_change_trapz", "attn_forgetting", "attn_gated_linear", "ctc_forward", "hmm_forward", "iir_biquad", "max_drawdown",
-    "max_subarray"))
+    "abs_change_trapz", "attn_forgetting", "attn_gated_linear", "crf_log_partition", "ctc_forward", "hmm_forward", "iir_biquad",
+    "max_drawdown", "max_subarray"))
 # An element that is inf − inf = NaN is the first of the largest to NumPy.  The form compares what it keeps of x itself,
 # which is not NaN there, and its dangers say so.
 COMPARES_RAW = frozenset(("farthest_index_1d",))

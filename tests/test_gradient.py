@@ -116,9 +116,10 @@ def test_the_catalogue_next_to_finite_differences(name, rng):
     except ra.NotFusable:
         pytest.skip("not fusable")
     except ra.OperatorError as error:
-        assert error.asked == f"the gradient of {name}" and ("round" in error.failed or "cast" in error.failed or "smoothly" in error.failed)
+        assert error.asked == f"the gradient of {name}"
+        assert any(why in error.failed for why in ("round", "cast", "smoothly", "equal has no derivative"))
         return
-    given = entry.inputs(rng, 9)
+    given = entry.inputs(rng, 9) if name != "second_distinct" else {"x": rng.permutation(9) / 3}  # a tie is a kink
     params = {key: given[key] for key in entry.operator.params if key in given}
     check(entry.operator, {key: np.asarray(given[key]) for key in entry.operator.inputs}, params, rng, gradient)
 

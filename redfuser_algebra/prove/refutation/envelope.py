@@ -81,7 +81,8 @@ def _directions(problem: Problem, reduction: Reduction, prefix: np.ndarray, suff
         seeds = [(body, _difference(evaluation, problem, node.value))]
         found = problem.by_coordinate(evaluation, gradient(evaluation, seeds))
         evaluation.node(reduction.source)
-    behind = evaluation.picked[reduction.source].reshape(len(suffixes), -1)[:, 0] < len(prefix)
+    won = evaluation.picked[reduction.source]
+    behind = np.broadcast_to(won.reshape(len(won), -1)[:, 0], len(suffixes)) < len(prefix)
     slopes = np.asarray(np.frompyfunc(float, 1, 1)(found[:, 0] - found[:, 2])).astype(float) / 2
     return slopes[behind] if only_behind else slopes
 
