@@ -107,8 +107,17 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    numbers = load_4(pointer, there)
+    for k in range(4):
+        v[first + k] = numbers[k]
+
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
 wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
@@ -231,6 +240,26 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
                     if column + c < columns:
                         store_one(target + c * SIZE, y[r, 2 * n + c])
 
+@cuda.jit(device=True, forceinline=True)
+def load_row(to, source, count, tile, thread):
+    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
+    if source % 16 == 0 and count >= tile:
+        for i in range(-(-tile // CHUNK // 32)):
+            chunk = i4(thread + 32 * i)
+            if thread < 32 and chunk < tile // CHUNK:
+                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
+    else:
+        for i in range(-(-tile // 32)):
+            column = i4(thread + 32 * i)
+            if thread < 32 and column < tile:
+                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
+
+@cuda.jit(device=True, forceinline=True)
+def take_row(row, lane, columns, v):
+    """What a lane has of every row of a tile, where all rows are one."""
+    for n in range(columns // 8):
+        v[2 * n], v[2 * n + 1] = load_pair(i4(row + (8 * n + lane % 4 * 2) * SIZE))
+
 SIZE, CHUNK = 4, 4
 
 
@@ -247,32 +276,42 @@ def make(stage, warps, TILE, even, n_d, n_v):
     STAGES = AT_q + ROWS * WIDTH_q
     AT_K, WIDTH_K = 0, width_of(n_d)
     AT_V, WIDTH_V = AT_K + TILE * WIDTH_K, width_of(SPAN_v)
-    STAGE = AT_V + TILE * WIDTH_V
+    AT_x_b, WIDTH_x_b = AT_V + TILE * WIDTH_V, width_of(TILE)
+    AT_x_keep, WIDTH_x_keep = AT_x_b + WIDTH_x_b, width_of(TILE)
+    STAGE = AT_x_keep + WIDTH_x_keep
     SCORES = 2, COLUMNS
     SUMS_v = 2, SPAN_v // 4
     BYTES, _ = needs(warps, TILE, n_d, n_v)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_q(to, t0, thread, n_d, p_q, begin_one, n_one):
+    def make_q(to, t0, thread, p_q, n_d, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
+        v_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_one, first_d = i4(begin_one + row), i4(0 + chunk * CHUNK)
                 there = (at_one < n_one) & (first_d < n_d)
+                if even_d:
+                    load_vector(p_q + (i8(0) * n_d + first_d) * SIZE, there, v_q, 0)
+                else:
+                    for e in range(CHUNK):
+                        v_q[e] = load_one(p_q + (i8(0) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
                 for e in range(CHUNK):
                     at_d = i4(first_d + e)
-                    y_q[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
+                    y_q[e] = sel(there & (at_d < n_d), v_q[e], f4(0))
                 place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
                 keep_chunk(i4(place + AT_q), y_q)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread):
+    def fetch(to, t0, p_K, p_V, p_b, p_keep, begin_v, begin_one, n_l, n_one, thread):
         load_tile(to + AT_K, p_K + t0 * n_d * SIZE, n_d * SIZE, i4(n_l - t0), n_d - 0, TILE, WIDTH_K, even_d, thread, THREADS)
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, even_v, thread, THREADS)
+        load_row(to + AT_x_b, p_b + t0 * SIZE, i4(n_l - t0), TILE, thread)
+        load_row(to + AT_x_keep, p_keep + t0 * SIZE, i4(n_l - t0), TILE, thread)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1):
+    def fold(full, held_m, held_s, n_d, S1, x_b, n_l, first_l, p_s1, x_keep, o_s1):
         t2 = f4(1.0) / math.sqrt(f4(n_d))
         for r in range(2):
             m_old = held_m[r]
@@ -282,24 +321,24 @@ def make(stage, warps, TILE, even, n_d, n_v):
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
                 ok = full | (at_l < n_l)
-                m_it = larger(m_it, sel(ok, S1[r, i_l] * t2 + load_one(p_b + at_l * SIZE, at_l < n_l), f4(-inf)))
+                m_it = larger(m_it, sel(ok, S1[r, i_l] * t2 + x_b[i_l], f4(-inf)))
                 unrolled()
             m = larger(m, larger_over(m_it, 4))
-            t7 = sel(math.isfinite(m), m, f4(0.0))
-            t9 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t7)
-            s = sel(s_old == f4(0.0), f4(0.0), t9 * s_old)
+            t6 = sel(math.isfinite(m), m, f4(0.0))
+            t8 = math.exp(sel(math.isfinite(m_old), m_old, f4(0.0)) - t6)
+            s = sel(s_old == f4(0.0), f4(0.0), t8 * s_old)
             s_it = f4(0.0)
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t15 = math.exp(S1[r, i_l] * t2 + load_one(p_b + at_l * SIZE, at_l < n_l) - t7)
+                t13 = math.exp(S1[r, i_l] * t2 + x_b[i_l] - t6)
                 ok = full | (at_l < n_l)
-                s_it = s_it + sel(ok, t15, f4(0.0))
-                p_s1[r, i_l] = sel(ok, t15 * load_one(p_keep + at_l * SIZE, at_l < n_l), f4(0))
+                s_it = s_it + sel(ok, t13, f4(0.0))
+                p_s1[r, i_l] = sel(ok, t13 * x_keep[i_l], f4(0))
                 unrolled()
             s = s + sum_over(s_it, 4)
-            t18 = bounded(t9)
+            t15 = bounded(t8)
             for i_v in range(SPAN_v // 4):
-                o_s1[r, i_v] = t18 * o_s1[r, i_v]
+                o_s1[r, i_v] = t15 * o_s1[r, i_v]
                 unrolled()
             held_m[r] = m
             held_s[r] = s
@@ -378,6 +417,8 @@ def make(stage, warps, TILE, even, n_d, n_v):
         p_keep = address(keep) + o_keep * SIZE
         S1 = cuda.local.array(SCORES, f4)
         p_s1 = cuda.local.array(SCORES, f4)
+        x_b = cuda.local.array(COLUMNS, f4)
+        x_keep = cuda.local.array(COLUMNS, f4)
         o_s1 = cuda.local.array(SUMS_v, f4)
         held_m = cuda.local.array(2, f4)
         held_s = cuda.local.array(2, f4)
@@ -397,14 +438,14 @@ def make(stage, warps, TILE, even, n_d, n_v):
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
-            make_q(shared, t0, thread, n_d, p_q, begin_one, n_one)
+            make_q(shared, t0, thread, p_q, n_d, begin_one, n_one)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread)
+                fetch(shared + STAGES, t0, p_K, p_V, p_b, p_keep, begin_v, begin_one, n_l, n_one, thread)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_K, p_V, begin_v, begin_one, n_l, n_one, thread)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_K, p_V, p_b, p_keep, begin_v, begin_one, n_l, n_one, thread)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -416,10 +457,12 @@ def make(stage, warps, TILE, even, n_d, n_v):
                     for i in range(COLUMNS):
                         S1[r, i] = f4(0)
                 multiply_rows(shared + AT_q + warp * 16 * WIDTH_q, tile + AT_K, lane, -(-n_d // 16), WIDTH_q, TILE, S1)
+                take_row(tile + AT_x_b, lane, TILE, x_b)
+                take_row(tile + AT_x_keep, lane, TILE, x_keep)
                 if many == TILE:
-                    fold(True, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1)
+                    fold(True, held_m, held_s, n_d, S1, x_b, n_l, first_l, p_s1, x_keep, o_s1)
                 else:
-                    fold(False, held_m, held_s, n_d, S1, n_l, p_b, first_l, p_s1, p_keep, o_s1)
+                    fold(False, held_m, held_s, n_d, S1, x_b, n_l, first_l, p_s1, x_keep, o_s1)
                 add_weighted_rows(p_s1, tile + AT_V, lane, WIDTH_V, TILE, SPAN_v, o_s1)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)
@@ -460,7 +503,7 @@ def needs(warps, TILE, n_d, n_v):
     """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
     ROWS = 16 * warps
     SPAN_v = span_of(n_v)
-    return max(ROWS * width_of(n_d) + 2 * (TILE * width_of(n_d) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 2 * TILE // 2 + SPAN_v // 2
+    return max(ROWS * width_of(n_d) + 2 * (TILE * width_of(n_d) + TILE * width_of(SPAN_v) + width_of(TILE) + width_of(TILE)), ROWS * width_of(SPAN_v)), 2 * TILE // 2 + SPAN_v // 2
 
 
 AXES = {'q': ('d',), 'K': ('l', 'd'), 'V': ('l', 'v'), 'b': ('l',), 'keep': ('l',)}

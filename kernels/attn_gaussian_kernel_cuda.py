@@ -197,6 +197,11 @@ def keep_chunk(place, v):
     keep_four(place, v[0], v[1], v[2], v[3])
 
 @cuda.jit(device=True, forceinline=True)
+def take_chunk(place, v):
+    """16 bytes of shared memory."""
+    v[0], v[1], v[2], v[3] = load_four(place)
+
+@cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
     """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
     left, right = i4(left + chunk_at(i4(lane >> 2), 0, width, 16)), i4(right + chunk_at(i4(2 * (lane & 3)), 0, width, tile))
@@ -240,6 +245,20 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
                     if column + c < columns:
                         store_one(target + c * SIZE, y[r, 2 * n + c])
 
+@cuda.jit(device=True, forceinline=True)
+def load_row(to, source, count, tile, thread):
+    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
+    if source % 16 == 0 and count >= tile:
+        for i in range(-(-tile // CHUNK // 32)):
+            chunk = i4(thread + 32 * i)
+            if thread < 32 and chunk < tile // CHUNK:
+                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
+    else:
+        for i in range(-(-tile // 32)):
+            column = i4(thread + 32 * i)
+            if thread < 32 and column < tile:
+                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
+
 SIZE, CHUNK = 4, 4
 
 
@@ -253,7 +272,8 @@ def make(stage, warps, TILE, even, n_d, n_v):
     even_v = 'v' in even
     SPAN_v = span_of(n_v)
     AT_left_S1, WIDTH_left_S1 = 0, width_of(n_d)
-    STAGES = AT_left_S1 + ROWS * WIDTH_left_S1
+    AT_x_q, WIDTH_x_q = AT_left_S1 + ROWS * WIDTH_left_S1, width_of(n_d)
+    STAGES = AT_x_q + WIDTH_x_q
     AT_right_S1, WIDTH_right_S1 = 0, width_of(n_d)
     AT_V, WIDTH_V = AT_right_S1 + TILE * WIDTH_right_S1, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
@@ -276,10 +296,12 @@ def make(stage, warps, TILE, even, n_d, n_v):
                 keep_chunk(i4(place + AT_left_S1), y_left_S1)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_right_S1(to, t0, thread, p_K, n_d, p_q, n_l):
+    def make_right_S1(to, t0, thread, p_K, shared, n_d, n_l):
         y_right_S1 = cuda.local.array(CHUNK, f4)
         v_K = cuda.local.array(CHUNK, f4)
+        v_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_right_S1 // 128):
+            take_chunk(i4(shared + AT_x_q + 16 * i4((thread & 7) + 8 * panel)), v_q)
             for i in range(TILE * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_l, first_d = i4(t0 + row), i4(0 + chunk * CHUNK)
@@ -291,14 +313,14 @@ def make(stage, warps, TILE, even, n_d, n_v):
                         v_K[e] = load_one(p_K + (i8(at_l) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
                 for e in range(CHUNK):
                     at_d = i4(first_d + e)
-                    t2 = v_K[e] - load_one(p_q + at_d * SIZE, there & (at_d < n_d))
-                    y_right_S1[e] = sel(there & (at_d < n_d), t2 * t2, f4(0))
+                    t1 = v_K[e] - v_q[e]
+                    y_right_S1[e] = sel(there & (at_d < n_d), t1 * t1, f4(0))
                 place = i4(to + chunk_at(row, chunk, WIDTH_right_S1, TILE))
                 keep_chunk(i4(place + AT_right_S1), y_right_S1)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, n_d, p_q):
-        make_right_S1(to, t0, thread, p_K, n_d, p_q, n_l)
+    def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, shared, n_d):
+        make_right_S1(to, t0, thread, p_K, shared, n_d, n_l)
         load_tile(to + AT_V, p_V + (t0 * n_v + begin_v) * SIZE, n_v * SIZE, i4(n_l - t0), n_v - begin_v, TILE, WIDTH_V, even_v, thread, THREADS)
 
     @cuda.jit(device=True, forceinline=True)
@@ -421,14 +443,18 @@ def make(stage, warps, TILE, even, n_d, n_v):
             begin = i4(part * piece)
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
+            load_row(shared + AT_x_q, p_q, i4(n_d), WIDTH_x_q // SIZE, thread)
+            copies_end()
+            wait_for_copies()
+            cuda.syncthreads()
             make_left_S1(shared, t0, thread, n_d, begin_one, n_one)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, n_d, p_q)
+                fetch(shared + STAGES, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, shared, n_d)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, n_d, p_q)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, shared, n_d)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -484,7 +510,7 @@ def needs(warps, TILE, n_d, n_v):
     """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
     ROWS = 16 * warps
     SPAN_v = span_of(n_v)
-    return max(ROWS * width_of(n_d) + 2 * (TILE * width_of(n_d) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 2 * TILE // 2 + SPAN_v // 2
+    return max(ROWS * width_of(n_d) + width_of(n_d) + 2 * (TILE * width_of(n_d) + TILE * width_of(SPAN_v)), ROWS * width_of(SPAN_v)), 2 * TILE // 2 + SPAN_v // 2
 
 
 AXES = {'q': ('d',), 'K': ('l', 'd'), 'V': ('l', 'v')}

@@ -303,30 +303,42 @@ def make(stage, warps, TILE, even, n_h, n_v):
     BYTES, _ = needs(warps, TILE, n_h, n_v)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_q(to, t0, thread, n_h, p_q, begin_one, n_one):
+    def make_q(to, t0, thread, p_q, n_h, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
+        v_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
                 there = (at_one < n_one) & (first_h < n_h)
+                if even_h:
+                    load_vector(p_q + (i8(0) * n_h + first_h) * SIZE, there, v_q, 0)
+                else:
+                    for e in range(CHUNK):
+                        v_q[e] = load_one(p_q + (i8(0) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
                 for e in range(CHUNK):
                     at_h = i4(first_h + e)
-                    y_q[e] = sel(there & (at_h < n_h), load_one(p_q + at_h * SIZE, there & (at_h < n_h)), f4(0))
+                    y_q[e] = sel(there & (at_h < n_h), v_q[e], f4(0))
                 place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
                 keep_chunk(i4(place + AT_q), y_q)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_q2(to, t0, thread, n_h, p_q2, begin_one, n_one):
+    def make_q2(to, t0, thread, p_q2, n_h, begin_one, n_one):
         y_q2 = cuda.local.array(CHUNK, f4)
+        v_q2 = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q2 // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
                 there = (at_one < n_one) & (first_h < n_h)
+                if even_h:
+                    load_vector(p_q2 + (i8(0) * n_h + first_h) * SIZE, there, v_q2, 0)
+                else:
+                    for e in range(CHUNK):
+                        v_q2[e] = load_one(p_q2 + (i8(0) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
                 for e in range(CHUNK):
                     at_h = i4(first_h + e)
-                    y_q2[e] = sel(there & (at_h < n_h), load_one(p_q2 + at_h * SIZE, there & (at_h < n_h)), f4(0))
+                    y_q2[e] = sel(there & (at_h < n_h), v_q2[e], f4(0))
                 place = i4(to + chunk_at(row, chunk, WIDTH_q2, ROWS))
                 keep_chunk(i4(place + AT_q2), y_q2)
 
@@ -529,8 +541,8 @@ def make(stage, warps, TILE, even, n_h, n_v):
             once_1 = cuda.local.array(2, f4)
             once_2 = cuda.local.array(2, f4)
             once(once_1, p_g, once_2, n_h, p_q, p_q2)
-            make_q(shared, t0, thread, n_h, p_q, begin_one, n_one)
-            make_q2(shared, t0, thread, n_h, p_q2, begin_one, n_one)
+            make_q(shared, t0, thread, p_q, n_h, begin_one, n_one)
+            make_q2(shared, t0, thread, p_q2, n_h, begin_one, n_one)
             make_left_S2(shared, t0, thread, n_h, begin_one, n_one)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h)

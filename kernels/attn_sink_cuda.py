@@ -115,8 +115,17 @@ def over_lanes(both):
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
+load_4 = ptx("{.reg .pred p; setp.ne.s32 p, $5, 0; mov.f32 $0, 0f00000000; mov.f32 $1, 0f00000000; mov.f32 $2, 0f00000000; mov.f32 $3, 0f00000000; @p ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];}", "ffff", "lr")
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+
+@cuda.jit(device=True, forceinline=True)
+def load_vector(pointer, there, v, first):
+    """16 bytes of a row into v from `first` on, or zeros."""
+    numbers = load_4(pointer, there)
+    for k in range(4):
+        v[first + k] = numbers[k]
+
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
 wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
@@ -261,16 +270,22 @@ def make(stage, warps, TILE, even, n_d, n_v):
     BYTES, _ = needs(warps, TILE, n_d, n_v)
 
     @cuda.jit(device=True, forceinline=True)
-    def make_q(to, t0, thread, n_d, p_q, begin_one, n_one):
+    def make_q(to, t0, thread, p_q, n_d, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
+        v_q = cuda.local.array(CHUNK, f4)
         for panel in range(WIDTH_q // 128):
             for i in range(ROWS * 8 // THREADS):
                 row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
                 at_one, first_d = i4(begin_one + row), i4(0 + chunk * CHUNK)
                 there = (at_one < n_one) & (first_d < n_d)
+                if even_d:
+                    load_vector(p_q + (i8(0) * n_d + first_d) * SIZE, there, v_q, 0)
+                else:
+                    for e in range(CHUNK):
+                        v_q[e] = load_one(p_q + (i8(0) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
                 for e in range(CHUNK):
                     at_d = i4(first_d + e)
-                    y_q[e] = sel(there & (at_d < n_d), load_one(p_q + at_d * SIZE, there & (at_d < n_d)), f4(0))
+                    y_q[e] = sel(there & (at_d < n_d), v_q[e], f4(0))
                 place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
                 keep_chunk(i4(place + AT_q), y_q)
 
@@ -420,7 +435,7 @@ def make(stage, warps, TILE, even, n_d, n_v):
             t0, half = begin, i4(0)
             once_1 = cuda.local.array(2, f4)
             once(once_1, p_sink)
-            make_q(shared, t0, thread, n_d, p_q, begin_one, n_one)
+            make_q(shared, t0, thread, p_q, n_d, begin_one, n_one)
             if t0 < end:
                 fetch(shared + STAGES, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread)
             copies_end()

@@ -301,9 +301,9 @@ def steps_0_of_row(h2, h, h10, h12, h14, e, S4, S5, y, n_u, start, S6, n):
         size = max(max(max(max(abs(h2), abs(h)), abs(h10)), abs(h12)), abs(h14))
         if not 2.0**-300 <= size <= 2.0**300:
             size = max(max(max(max((abs(h2) if h2 - h2 == 0 else 0.0), (abs(h) if h - h == 0 else 0.0)), (abs(h10) if h10 - h10 == 0 else 0.0)), (abs(h12) if h12 - h12 == 0 else 0.0)), (abs(h14) if h14 - h14 == 0 else 0.0))
-            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if 0.0 < size < 2.0**-300 else 1.0
             h2, h, h10, h12, h14 = h2 * power, h * power, h10 * power, h12 * power, h14 * power
-            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+            e = e + (600.0 if size > 2.0**300 else -600.0 if 0.0 < size < 2.0**-300 else 0.0)
     return h2, h, h10, h12, h14, e
 
 

@@ -129,7 +129,6 @@ def rounded(x, mantissa, smallest, largest, beyond):
     near = math.ldexp(rint(math.ldexp(x, -exponent)), exponent)
     return math.copysign(beyond, x) if abs(near) > largest else near
 
-load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
@@ -235,6 +234,26 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
                     if column + c < columns:
                         store_one(target + c * SIZE, y[r, 2 * n + c])
 
+@cuda.jit(device=True, forceinline=True)
+def load_row(to, source, count, tile, thread):
+    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
+    if source % 16 == 0 and count >= tile:
+        for i in range(-(-tile // CHUNK // 32)):
+            chunk = i4(thread + 32 * i)
+            if thread < 32 and chunk < tile // CHUNK:
+                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
+    else:
+        for i in range(-(-tile // 32)):
+            column = i4(thread + 32 * i)
+            if thread < 32 and column < tile:
+                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
+
+@cuda.jit(device=True, forceinline=True)
+def take_row(row, lane, columns, v):
+    """What a lane has of every row of a tile, where all rows are one."""
+    for n in range(columns // 8):
+        v[2 * n], v[2 * n + 1] = load_pair(i4(row + (8 * n + lane % 4 * 2) * SIZE))
+
 SIZE, CHUNK = 4, 4
 
 
@@ -248,17 +267,19 @@ def make(stage, warps, TILE, even, n_o):
     SPAN_o = span_of(n_o)
     STAGES = 0
     AT_W, WIDTH_W = 0, width_of(SPAN_o)
-    STAGE = AT_W + TILE * WIDTH_W
+    AT_x_x, WIDTH_x_x = AT_W + TILE * WIDTH_W, width_of(TILE)
+    STAGE = AT_x_x + WIDTH_x_x
     SCORES = 2, COLUMNS
     SUMS_o = 2, SPAN_o // 4
     BYTES, _ = needs(warps, TILE, n_o)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_W, begin_o, begin_one, n_l, n_one, thread):
+    def fetch(to, t0, p_W, p_x, begin_o, begin_one, n_l, n_one, thread):
         load_tile(to + AT_W, p_W + (t0 * n_o + begin_o) * SIZE, n_o * SIZE, i4(n_l - t0), n_o - begin_o, TILE, WIDTH_W, even_o, thread, THREADS)
+        load_row(to + AT_x_x, p_x + t0 * SIZE, i4(n_l - t0), TILE, thread)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_m, seen_old, n_l, p_x, first_l, p_s, o_s):
+    def fold(full, held_m, seen_old, x_x, n_l, first_l, p_s, o_s):
         t1 = f4(1.0) / f4(448.0)
         for r in range(2):
             m_old = held_m[r]
@@ -268,19 +289,19 @@ def make(stage, warps, TILE, even, n_o):
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
                 ok = full | (at_l < n_l)
-                m_it = larger(m_it, sel(ok, abs(load_one(p_x + at_l * SIZE, at_l < n_l)), f4(-inf)))
+                m_it = larger(m_it, sel(ok, abs(x_x[i_l]), f4(-inf)))
                 unrolled()
             m = larger(m, larger_over(m_it, 4))
             p1 = m * t1
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t7 = sel(p1 == f4(0.0), f4(0.0), load_one(p_x + at_l * SIZE, at_l < n_l) / p1)
+                t6 = f4(rounded(f8(sel(p1 == f4(0.0), f4(0.0), x_x[i_l] / p1)), 3, -6, 448.0, 448.0))
                 ok = full | (at_l < n_l)
-                p_s[r, i_l] = sel(ok, f4(rounded(f8(t7), 3, -6, 448.0, 448.0)), f4(0))
+                p_s[r, i_l] = sel(ok, t6, f4(0))
                 unrolled()
-            t10 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
+            t8 = bounded(sel(p1_old == p1, f4(1.0), p1_old / p1))
             for i_o in range(SPAN_o // 4):
-                o_s[r, i_o] = t10 * o_s[r, i_o]
+                o_s[r, i_o] = t8 * o_s[r, i_o]
                 unrolled()
             held_m[r] = m
             unrolled()
@@ -345,6 +366,7 @@ def make(stage, warps, TILE, even, n_o):
         o_W = rest * s_W
         p_W = address(W) + o_W * SIZE
         p_s = cuda.local.array(SCORES, f4)
+        x_x = cuda.local.array(COLUMNS, f4)
         o_s = cuda.local.array(SUMS_o, f4)
         held_m = cuda.local.array(2, f4)
         for r in range(2):
@@ -363,12 +385,12 @@ def make(stage, warps, TILE, even, n_o):
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_W, begin_o, begin_one, n_l, n_one, thread)
+                fetch(shared + STAGES, t0, p_W, p_x, begin_o, begin_one, n_l, n_one, thread)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_W, begin_o, begin_one, n_l, n_one, thread)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_W, p_x, begin_o, begin_one, n_l, n_one, thread)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -376,10 +398,11 @@ def make(stage, warps, TILE, even, n_o):
                 first_l = i4(t0 + lane % 4 * 2)
                 many = min(i4(TILE), i4(n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
+                take_row(tile + AT_x_x, lane, TILE, x_x)
                 if many == TILE:
-                    fold(True, held_m, seen_old, n_l, p_x, first_l, p_s, o_s)
+                    fold(True, held_m, seen_old, x_x, n_l, first_l, p_s, o_s)
                 else:
-                    fold(False, held_m, seen_old, n_l, p_x, first_l, p_s, o_s)
+                    fold(False, held_m, seen_old, x_x, n_l, first_l, p_s, o_s)
                 add_weighted_rows(p_s, tile + AT_W, lane, WIDTH_W, TILE, SPAN_o, o_s)
                 cuda.syncthreads()
                 t0, half = ahead, i4(1 - half)
@@ -419,7 +442,7 @@ def needs(warps, TILE, n_o):
     """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
     ROWS = 16 * warps
     SPAN_o = span_of(n_o)
-    return max(0 + 2 * (TILE * width_of(SPAN_o)), ROWS * width_of(SPAN_o)), 1 * TILE // 2 + SPAN_o // 2
+    return max(0 + 2 * (TILE * width_of(SPAN_o) + width_of(TILE)), ROWS * width_of(SPAN_o)), 1 * TILE // 2 + SPAN_o // 2
 
 
 AXES = {'x': ('l',), 'W': ('l', 'o')}

@@ -371,9 +371,9 @@ def steps_0_of_row(h, h2, h3, e, start, S4, A, n_s, n_t, pi, S5, S6, n):
         size = max(max(abs(h), abs(h2)), abs(h3))
         if not 2.0**-300 <= size <= 2.0**300:
             size = max(max((abs(h) if h - h == 0 else 0.0), (abs(h2) if h2 - h2 == 0 else 0.0)), (abs(h3) if h3 - h3 == 0 else 0.0))
-            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if 0.0 < size < 2.0**-300 else 1.0
             h, h2, h3 = h * power, h2 * power, h3 * power
-            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+            e = e + (600.0 if size > 2.0**300 else -600.0 if 0.0 < size < 2.0**-300 else 0.0)
     return h, h2, h3, e
 
 

@@ -347,9 +347,9 @@ def fold(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_old
             size = max(max(max(max(max(max(max(max(max(max(max(abs(h1), abs(h)), abs(h4)), abs(h5)), abs(h6)), abs(h2)), abs(h7)), abs(h8)), abs(h9)), abs(h3)), abs(h10)), abs(h11))
             if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                 size = max(max(max(max(max(max(max(max(max(max(max(abs(h1) if h1 - h1 == 0 else 0.0, abs(h) if h - h == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0)
-                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                 h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = h1 * power, h * power, h4 * power, h5 * power, h6 * power, h2 * power, h7 * power, h8 * power, h9 * power, h3 * power, h10 * power, h11 * power
-                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if 0.0 < size < 2.0 ** (-300) else 0.0)
     return seen, h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e
 
 
@@ -410,9 +410,9 @@ def combine(seen_old, h1_old, h_old, h4_old, h5_old, h6_old, h2_old, h7_old, h8_
                 size = max(max(max(max(max(max(max(max(max(max(max(abs(h1), abs(h)), abs(h4)), abs(h5)), abs(h6)), abs(h2)), abs(h7)), abs(h8)), abs(h9)), abs(h3)), abs(h10)), abs(h11))
                 if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                     size = max(max(max(max(max(max(max(max(max(max(max(abs(h1) if h1 - h1 == 0 else 0.0, abs(h) if h - h == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h2) if h2 - h2 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0), abs(h8) if h8 - h8 == 0 else 0.0), abs(h9) if h9 - h9 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h10) if h10 - h10 == 0 else 0.0), abs(h11) if h11 - h11 == 0 else 0.0)
-                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                     h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11 = h1 * power, h * power, h4 * power, h5 * power, h6 * power, h2 * power, h7 * power, h8 * power, h9 * power, h3 * power, h10 * power, h11 * power
-                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if 0.0 < size < 2.0 ** (-300) else 0.0)
             else:
                 h1, h, h4, h5, h6, h2, h7, h8, h9, h3, h10, h11, e = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h_a, h_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b), sel(many_a > 0, h9_a, h9_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h10_a, h10_b), sel(many_a > 0, h11_a, h11_b), sel(many_a > 0, e_a, e_b)
             many = i4(many_a + many_b)

@@ -124,7 +124,7 @@ def steps_0_of_row(h1, h3, h4, h5, h6, h7, begins, y, drift, noise, n):
         size = max(max(max(max(max(abs(h1), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
         if not 2.0**-300 <= size <= 2.0**300:
             size = max(max(max(max(max((abs(h1) if h1 - h1 == 0 else 0.0), (abs(h3) if h3 - h3 == 0 else 0.0)), (abs(h4) if h4 - h4 == 0 else 0.0)), (abs(h5) if h5 - h5 == 0 else 0.0)), (abs(h6) if h6 - h6 == 0 else 0.0)), (abs(h7) if h7 - h7 == 0 else 0.0))
-            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if 0.0 < size < 2.0**-300 else 1.0
             h1, h3, h4, h5, h6, h7 = h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
     return h1, h3, h4, h5, h6, h7
 

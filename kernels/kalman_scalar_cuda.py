@@ -151,7 +151,7 @@ def fold(seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old, slots
             size = max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
             if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                 size = max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0)
-                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                 q1, h1, h3, h4, h5, h6, h7 = q1 * power, h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
     return seen, q1, h1, h3, h4, h5, h6, h7
 
@@ -194,7 +194,7 @@ def combine(seen_old, q1_old, h1_old, h3_old, h4_old, h5_old, h6_old, h7_old, wi
                 size = max(max(max(max(max(max(abs(q1), abs(h1)), abs(h3)), abs(h4)), abs(h5)), abs(h6)), abs(h7))
                 if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                     size = max(max(max(max(max(max(abs(q1) if q1 - q1 == 0 else 0.0, abs(h1) if h1 - h1 == 0 else 0.0), abs(h3) if h3 - h3 == 0 else 0.0), abs(h4) if h4 - h4 == 0 else 0.0), abs(h5) if h5 - h5 == 0 else 0.0), abs(h6) if h6 - h6 == 0 else 0.0), abs(h7) if h7 - h7 == 0 else 0.0)
-                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                     q1, h1, h3, h4, h5, h6, h7 = q1 * power, h1 * power, h3 * power, h4 * power, h5 * power, h6 * power, h7 * power
             else:
                 q1, h1, h3, h4, h5, h6, h7 = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b)

@@ -118,7 +118,6 @@ def over_lanes(both):
     return of_all
 
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
-load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
 copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
@@ -231,6 +230,26 @@ def store_tile(shared, y, to, stride, rows, columns, height, span, vector, threa
                     if column + c < columns:
                         store_one(target + c * SIZE, y[r, 2 * n + c])
 
+@cuda.jit(device=True, forceinline=True)
+def load_row(to, source, count, tile, thread):
+    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
+    if source % 16 == 0 and count >= tile:
+        for i in range(-(-tile // CHUNK // 32)):
+            chunk = i4(thread + 32 * i)
+            if thread < 32 and chunk < tile // CHUNK:
+                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
+    else:
+        for i in range(-(-tile // 32)):
+            column = i4(thread + 32 * i)
+            if thread < 32 and column < tile:
+                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
+
+@cuda.jit(device=True, forceinline=True)
+def take_row(row, lane, columns, v):
+    """What a lane has of every row of a tile, where all rows are one."""
+    for n in range(columns // 8):
+        v[2 * n], v[2 * n + 1] = load_pair(i4(row + (8 * n + lane % 4 * 2) * SIZE))
+
 SIZE, CHUNK = 4, 4
 
 
@@ -245,18 +264,22 @@ def make(stage, warps, TILE, even, n_n):
     STAGES = 0
     AT_X, WIDTH_X = 0, width_of(TILE)
     AT_W, WIDTH_W = AT_X + ROWS * WIDTH_X, width_of(SPAN_n)
-    STAGE = AT_W + TILE * WIDTH_W
+    AT_x_g, WIDTH_x_g = AT_W + TILE * WIDTH_W, width_of(TILE)
+    AT_x_b, WIDTH_x_b = AT_x_g + WIDTH_x_g, width_of(TILE)
+    STAGE = AT_x_b + WIDTH_x_b
     SCORES = 2, COLUMNS
     SUMS_n = 2, SPAN_n // 4
     BYTES, _ = needs(warps, TILE, n_n)
 
     @cuda.jit(device=True, forceinline=True)
-    def fetch(to, t0, p_X, p_W, begin_n, begin_m, n_l, n_m, thread):
+    def fetch(to, t0, p_X, p_W, p_g, p_b, begin_n, begin_m, n_l, n_m, thread):
         load_tile(to + AT_X, p_X + (begin_m * n_l + t0) * SIZE, n_l * SIZE, i4(n_m - begin_m), min(n_l - t0, TILE), ROWS, WIDTH_X, even_l, thread, THREADS)
         load_tile(to + AT_W, p_W + (t0 * n_n + begin_n) * SIZE, n_n * SIZE, i4(n_l - t0), n_n - begin_n, TILE, WIDTH_W, even_n, thread, THREADS)
+        load_row(to + AT_x_g, p_g + t0 * SIZE, i4(n_l - t0), TILE, thread)
+        load_row(to + AT_x_b, p_b + t0 * SIZE, i4(n_l - t0), TILE, thread)
 
     @cuda.jit(device=True, forceinline=True)
-    def fold(full, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4):
+    def fold(full, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, x_g, p_s5, x_b, first_l, p_s1, o_s1, o_s4):
         for r in range(2):
             s_old = held_s[r]
             N_old = held_N[r]
@@ -270,26 +293,26 @@ def make(stage, warps, TILE, even, n_n):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
                 ok = full | (at_l < n_l)
                 s_it = s_it + sel(ok, x_X[r, i_l], f4(0.0))
-                p_s4[r, i_l] = sel(ok, load_one(p_g + at_l * SIZE, at_l < n_l), f4(0))
-                p_s5[r, i_l] = sel(ok, load_one(p_b + at_l * SIZE, at_l < n_l), f4(0))
+                p_s4[r, i_l] = sel(ok, x_g[i_l], f4(0))
+                p_s5[r, i_l] = sel(ok, x_b[i_l], f4(0))
                 unrolled()
             s = s + sum_over(s_it, 4)
             p1 = s * (f4(1.0) / f4(N))
-            t8 = sel(math.isfinite(p1), p1, f4(0.0))
-            t9 = sel(math.isfinite(p1_old), p1_old, f4(0.0)) - t8
-            s2 = sel(seen_old > 0, s2_old + sel(f4(N_old) == f4(0.0), f4(0.0), t9 * t9 * f4(N_old)), s2_old)
+            t6 = sel(math.isfinite(p1), p1, f4(0.0))
+            t7 = sel(math.isfinite(p1_old), p1_old, f4(0.0)) - t6
+            s2 = sel(seen_old > 0, s2_old + sel(f4(N_old) == f4(0.0), f4(0.0), t7 * t7 * f4(N_old)), s2_old)
             s2_it = f4(0.0)
             for i_l in range(COLUMNS):
                 at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
-                t13 = x_X[r, i_l] - t8
+                t11 = x_X[r, i_l] - t6
                 ok = full | (at_l < n_l)
-                s2_it = s2_it + sel(ok, t13 * t13, f4(0.0))
-                p_s1[r, i_l] = sel(ok, load_one(p_g + at_l * SIZE, at_l < n_l) * t13, f4(0))
+                s2_it = s2_it + sel(ok, t11 * t11, f4(0.0))
+                p_s1[r, i_l] = sel(ok, x_g[i_l] * t11, f4(0))
                 unrolled()
             s2 = s2 + sum_over(s2_it, 4)
-            t17 = bounded(t9)
+            t14 = bounded(t7)
             for i_n in range(SPAN_n // 4):
-                o_s1[r, i_n] = o_s1[r, i_n] + t17 * o_s4[r, i_n]
+                o_s1[r, i_n] = o_s1[r, i_n] + t14 * o_s4[r, i_n]
                 unrolled()
             held_s[r] = s
             held_N[r] = N
@@ -388,6 +411,8 @@ def make(stage, warps, TILE, even, n_n):
         p_s4 = cuda.local.array(SCORES, f4)
         p_s5 = cuda.local.array(SCORES, f4)
         p_s1 = cuda.local.array(SCORES, f4)
+        x_g = cuda.local.array(COLUMNS, f4)
+        x_b = cuda.local.array(COLUMNS, f4)
         o_s4 = cuda.local.array(SUMS_n, f4)
         o_s5 = cuda.local.array(SUMS_n, f4)
         o_s1 = cuda.local.array(SUMS_n, f4)
@@ -418,12 +443,12 @@ def make(stage, warps, TILE, even, n_n):
             end = i4(min(begin + piece, n_l))
             t0, half = begin, i4(0)
             if t0 < end:
-                fetch(shared + STAGES, t0, p_X, p_W, begin_n, begin_m, n_l, n_m, thread)
+                fetch(shared + STAGES, t0, p_X, p_W, p_g, p_b, begin_n, begin_m, n_l, n_m, thread)
             copies_end()
             while t0 < end:
                 ahead = i4(t0 + TILE)
                 if ahead < end:
-                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_X, p_W, begin_n, begin_m, n_l, n_m, thread)
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_X, p_W, p_g, p_b, begin_n, begin_m, n_l, n_m, thread)
                 copies_end()
                 wait_for_all_but_the_last()
                 cuda.syncthreads()
@@ -432,10 +457,12 @@ def make(stage, warps, TILE, even, n_n):
                 many = min(i4(TILE), i4(n_l - t0))
                 seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
                 take_fragment(tile + AT_X, warp * 16, lane, ROWS, WIDTH_X, TILE, x_X)
+                take_row(tile + AT_x_g, lane, TILE, x_g)
+                take_row(tile + AT_x_b, lane, TILE, x_b)
                 if many == TILE:
-                    fold(True, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
+                    fold(True, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, x_g, p_s5, x_b, first_l, p_s1, o_s1, o_s4)
                 else:
-                    fold(False, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, p_g, p_s5, p_b, first_l, p_s1, o_s1, o_s4)
+                    fold(False, held_s, held_N, held_s2, seen_old, many, x_X, n_l, p_s4, x_g, p_s5, x_b, first_l, p_s1, o_s1, o_s4)
                 add_weighted_rows(p_s4, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s4)
                 add_weighted_rows(p_s5, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s5)
                 add_weighted_rows(p_s1, tile + AT_W, lane, WIDTH_W, TILE, SPAN_n, o_s1)
@@ -497,7 +524,7 @@ def needs(warps, TILE, n_n):
     """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
     ROWS = 16 * warps
     SPAN_n = span_of(n_n)
-    return max(0 + 2 * (ROWS * width_of(TILE) + TILE * width_of(SPAN_n)), ROWS * width_of(SPAN_n)), 4 * TILE // 2 + SPAN_n // 2 + SPAN_n // 2 + SPAN_n // 2
+    return max(0 + 2 * (ROWS * width_of(TILE) + TILE * width_of(SPAN_n) + width_of(TILE) + width_of(TILE)), ROWS * width_of(SPAN_n)), 4 * TILE // 2 + SPAN_n // 2 + SPAN_n // 2 + SPAN_n // 2
 
 
 AXES = {'X': ('m', 'l'), 'g': ('l',), 'b': ('l',), 'W': ('l', 'n')}

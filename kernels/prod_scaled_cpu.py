@@ -180,9 +180,9 @@ def steps_0_of_row(q1, e, x, n):
         size = abs(q1)
         if not 2.0**-300 <= size <= 2.0**300:
             size = (abs(q1) if q1 - q1 == 0 else 0.0)
-            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if size < 2.0**-300 else 1.0
+            power = 2.0**-600 if size > 2.0**300 else 2.0**600 if 0.0 < size < 2.0**-300 else 1.0
             q1 = q1 * power
-            e = e + (600.0 if size > 2.0**300 else -600.0 if size < 2.0**-300 else 0.0)
+            e = e + (600.0 if size > 2.0**300 else -600.0 if 0.0 < size < 2.0**-300 else 0.0)
     return q1, e
 
 

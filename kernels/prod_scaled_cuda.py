@@ -150,9 +150,9 @@ def fold(seen_old, m_old, q1_old, N_old, e_old, slots, first, thread, length, be
             size = abs(q1)
             if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                 size = abs(q1) if q1 - q1 == 0 else 0.0
-                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                 q1 = q1 * power
-                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+                e = e + (600.0 if size > 2.0 ** 300 else -600.0 if 0.0 < size < 2.0 ** (-300) else 0.0)
     m = m_old
     m_it = f4(-inf)
     N = N_old + 1 * many
@@ -187,9 +187,9 @@ def combine(seen_old, m_old, q1_old, N_old, e_old, width, lane):
                 size = abs(q1)
                 if not 2.0 ** (-300) <= size <= 2.0 ** 300:
                     size = abs(q1) if q1 - q1 == 0 else 0.0
-                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if size < 2.0 ** (-300) else 1.0
+                    power = 2.0 ** (-600) if size > 2.0 ** 300 else 2.0 ** 600 if 0.0 < size < 2.0 ** (-300) else 1.0
                     q1 = q1 * power
-                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if size < 2.0 ** (-300) else 0.0)
+                    e = e + (600.0 if size > 2.0 ** 300 else -600.0 if 0.0 < size < 2.0 ** (-300) else 0.0)
             else:
                 q1, e = sel(many_a > 0, q1_a, q1_b), sel(many_a > 0, e_a, e_b)
             many = i4(many_a + many_b)
