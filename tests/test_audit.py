@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from cuda_kernels import drawn_case, error, kernel, limit, needs_toolchain
 
 import redfuser_algebra as ra
-from redfuser_algebra.bench.audits import declared_draws, nameless
+from redfuser_algebra.bench.audits import Asked, declared_draws, markdown, nameless, recorded, several
 from redfuser_algebra.cli import status_of
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.expr import const, subterms
@@ -23,6 +24,7 @@ from redfuser_algebra.run.export import draws
 from redfuser_algebra.run.reference import reference
 from redfuser_algebra.run.settled import settled
 
+KERNELS = Path(ra.__file__).parent.parent / "kernels"
 A100, H100 = CARDS["A100"], CARDS["H100"]
 
 
@@ -178,7 +180,7 @@ def test_a_kernel_that_does_not_compile_has_failed_and_stops_no_other(monkeypatc
     broken = replace(made, printed=replace(made.printed, body=made.printed.body.replace("number < vectors", "number < nothing")))
     monkeypatch.setattr(CudaKernel, "audit", lambda kernel, **asked: audited(broken, (3,)) if kernel.operator.name == "logsumexp" else replace(sound, operator="softmax"))
     monkeypatch.setattr(type(ra.operators), "values", lambda catalogue: [catalogue[name] for name in ("logsumexp", "softmax")])
-    assert status_of(["audit", "--all", "--record", str(tmp_path / "audits.jsonl"), "--table", str(tmp_path / "table.md")]) == 4
+    assert status_of(["audit", "--all", "--jobs", "1", "--table", str(tmp_path / "table.md")]) == 4
     assert "1 of 2 kernels passed" in capsys.readouterr().out
     assert re.search(r"\n- logsumexp, float32: compiling .*'nothing'.*\.\n", (tmp_path / "table.md").read_text())
     assert status_of(["audit", "logsumexp"]) == 4 and "compiling" in capsys.readouterr().out
@@ -203,7 +205,8 @@ def test_the_command_audits_draws_and_tells_by_its_exit_code(monkeypatch, capsys
 @needs_toolchain
 def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_path):
     """Stopped at the third kernel, what was found is shown, kept and put into a table; the next run makes the rest, and what failed again."""
-    sound, made, record, table = audited(kernel("logsumexp"), (3,)), [], tmp_path / "audits.jsonl", tmp_path / "table.md"
+    sound, made, table = audited(kernel("logsumexp"), (3,)), [], tmp_path / "table.md"
+    asking = ["audit", "--all", "--jobs", "1", "--table", str(table)]
 
     def audit(kernel, *, sizes, card, drawn_by):
         assert sizes == [1, 3, 31, 255, 1000, 8191, 8192]
@@ -215,17 +218,30 @@ def test_all_audits_are_kept_and_none_is_made_twice(monkeypatch, capsys, tmp_pat
 
     monkeypatch.setattr(CudaKernel, "audit", audit)
     monkeypatch.setattr(type(ra.operators), "values", lambda catalogue: [catalogue[name] for name in ("softmax", "logsumexp", "variance")])
-    assert status_of(["audit", "--all", "--record", str(record), "--table", str(table)]) == 130
+    assert status_of(asking) == 130
     assert "1 of 2 kernels passed" in capsys.readouterr().out
     assert "| float32 | 1 | 1 | 0 |" in table.read_text() and "\n- logsumexp, float32: 8192: error 2.0e-04, limit 1e-04, 1.500 of the ideal bytes; 3: a race.\n" in table.read_text()
     assert "| softmax | float32 | yes | 3 | 1, 31, 255, 1000, 8191, 8192 |" in table.read_text() and "\nfloat32: variance.\n" in table.read_text()
-    assert status_of(["audit", "--all", "--record", str(record), "--json"]) == 0
+    assert status_of([*asking, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert made == ["softmax", "logsumexp", "variance", "logsumexp", "variance"]
-    assert [each["operator"] for each in told] == made[:1] + made[3:] and all(each["passed"] for each in told) and len(record.read_text().splitlines()) == 4
-    record.write_text("[1]\n")
-    assert status_of(["audit", "--all", "--record", str(record)]) == 2 and "something else" in capsys.readouterr().err
+    assert [each["kernel"] for each in told] == made[:1] + made[3:] and all(each["passed"] for each in told)
+    assert "| float32 | 3 | 0 | 0 |" in table.read_text() and "## What failed" not in table.read_text()
+    table.write_text("# Notes\n")
+    assert status_of(asking) == 2 and "something else" in capsys.readouterr().err
     assert status_of(["audit"]) == 2 and status_of(["audit", "softmax", "--all"]) == 2 and status_of(["audit", "softmax", "--table", "x.md"]) == 2
+
+
+def test_the_table_is_the_record():
+    """Nothing is lost when the table of the kernels is read and written again."""
+    table = KERNELS / "AUDIT.md"
+    assert markdown(Asked([], ["float32", "float16", "bfloat16"], "full", "H100"), recorded(table)) == table.read_text()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_several_audits_at_a_time(jobs):
+    with several(jobs, abs) as results:
+        assert sorted(results([-3, 1, -2])) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("other", "same"), [

@@ -1,16 +1,22 @@
-"""Audits of many CUDA kernels, each kept as soon as it is made, and the table of them that `kernels/AUDIT.md` holds.
+"""Audits of many CUDA kernels, and the table of them that `kernels/AUDIT.md` is.
 
-In: operators, and a file of JSON lines.  Out: for each kernel what its audit found, as plain data.  What the file holds
-of the same source is not made again if it passed, so that a run that was stopped goes on where it was.
+In: operators, and the file with the table, if there is one.  Out: the table, written anew after each audit.  It is the
+record as well: a kernel that passed and has not changed since is not audited again, so that a run that was stopped goes
+on where it was.
 """
 from __future__ import annotations
 
 import ast
-import json
+import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import product
+from math import inf
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 
@@ -19,9 +25,8 @@ from redfuser_algebra.console import print_json, progress, show_lines, show_tabl
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.lower.schedule import Schedule
 from redfuser_algebra.lower.tile import LoweringError
-from redfuser_algebra.ptx.cards import Occupancy
 from redfuser_algebra.run import files
-from redfuser_algebra.run.audit import FULL, SIZES, Binary, Case, Draw, Size, rows_and_length, sizes_of
+from redfuser_algebra.run.audit import FULL, SIZES, Audit, Draw, Size, rows_and_length, sizes_of
 from redfuser_algebra.run.cuda import CudaKernel
 
 HEAD = ("kernel", "numbers", "passed", "sizes", "not run", "registers", "spilled", "error of limit", "of ideal bytes", "bank passes",
@@ -38,10 +43,11 @@ those of the last size, over the ideal.  Times are estimated for the {card};
 no GPU was at hand.  `source` is how the hash of the kernel's text begins, names of variables aside: a kernel that has changed since is
 audited again, and so is one that failed.
 
-    redfuser audit --all {full}--dtype {dtypes} --record FILE.jsonl --table kernels/AUDIT.md
+    redfuser audit --all --full --dtype {dtypes} --table kernels/AUDIT.md
 
 writes this file, and goes on where it was stopped.
 """
+FAILED, RAN = "## What failed", "## All that ran"
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,31 @@ class Asked:
     dtypes: Sequence[str]
     sizes: str
     card: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """An audit as the table tells it: its cells in the order of HEAD, and what is wrong with the kernel, if anything."""
+
+    cells: tuple[str, ...]
+    faults: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The kernel and its numbers."""
+        return self.cells[0], self.cells[1]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was wrong."""
+        return not self.faults
+
+    def __getitem__(self, title: str) -> str:
+        return self.cells[HEAD.index(title)]
+
+    def to_json(self) -> dict:
+        """Plain data."""
+        return dict(zip(HEAD, self.cells, strict=True)) | {"passed": self.passed, "faults": self.faults}
 
 
 def sizes_for(kernel: CudaKernel, name: str) -> list[Size]:
@@ -66,27 +97,39 @@ def declared_draws(operator: ra.Operator) -> Mapping[str, Draw]:
     return ra.operators.entry(operator.name).draws if operator.name in ra.operators else {}
 
 
-def audits(asked: Asked, record: Path, told: Callable[[int, int], None]) -> Iterator[dict]:
-    """What each audit found, with its `source`, a hash, and its `seconds`; operators that have no kernel are passed over.
+def audits(asked: Asked, known: Mapping[tuple[str, str], Line], jobs: int, told: Callable[[int, int], None]) -> Iterator[Line]:
+    """The audit of each kernel as soon as it is there, `jobs` at a time, each in a process; operators that have no kernel are passed over."""
+    kernels = list(product((operator.name for operator in asked.operators), asked.dtypes))
+    one = partial(_audited, sizes=asked.sizes, card=asked.card, known=known)
+    with several(jobs, one) as results:
+        for done, found in enumerate(results(kernels), 1):
+            told(done, len(kernels))
+            if found is not None:
+                yield found
 
-    Raises OperatorError for a file that holds something else.
-    """
-    known, whole = recorded(record), len(asked.operators) * len(asked.dtypes)
-    for done, operator in enumerate(asked.operators):
-        for place, dtype in enumerate(asked.dtypes):
-            told(done * len(asked.dtypes) + place, whole)
-            try:
-                kernel = ra.fuse(operator).kernel("cuda", dtype=dtype)
-            except (ra.NotFusable, LoweringError):
-                continue
-            sizes, begun = sizes_for(kernel, asked.sizes), perf_counter()
-            source = sha256(f"{asked.card}\n{sizes}\n{nameless(kernel.source)}".encode()).hexdigest()
-            if source not in known or not known[source]["passed"]:
-                found = kernel.audit(card=asked.card, sizes=sizes, drawn_by=declared_draws(operator)).to_json()
-                known[source] = found | {"tiles": kernel.printed.tiles, "source": source, "seconds": perf_counter() - begun}
-                with record.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(known[source]) + "\n")
-            yield known[source]
+
+@contextmanager
+def several(jobs: int, one: Callable) -> Iterator[Callable[[Iterable], Iterator]]:
+    """What maps `one` over something, in any order; processes that do so end with it, at Ctrl-C too, and are renewed for the memory they hold."""
+    if jobs == 1:
+        yield partial(map, one)
+    else:
+        with get_context("spawn").Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN), maxtasksperchild=8) as pool:
+            yield partial(pool.imap_unordered, one)
+
+
+def _audited(asked: tuple[str, str], sizes: str, card: str, known: Mapping[tuple[str, str], Line]) -> Line | None:
+    """The audit of the kernel of an operator of the catalogue for a dtype, what is known of the same text if it passed; None without a kernel."""
+    name, dtype = asked
+    try:
+        kernel = ra.fuse(ra.operators[name]).kernel("cuda", dtype=dtype)
+    except (ra.NotFusable, LoweringError):
+        return None
+    own, begun = sizes_for(kernel, sizes), perf_counter()
+    source = sha256(f"{card}\n{own}\n{nameless(kernel.source)}".encode()).hexdigest()[:8]
+    if asked in known and known[asked].passed and known[asked]["source"] == source:
+        return known[asked]
+    return line_of(kernel.audit(card=card, sizes=own, drawn_by=declared_draws(kernel.operator)), kernel.printed.tiles, perf_counter() - begun, source)
 
 
 def nameless(source: str) -> str:
@@ -103,43 +146,49 @@ def nameless(source: str) -> str:
     return ast.dump(tree)
 
 
-def recorded(record: Path) -> dict[str, dict]:
-    """The audits in a file, by source; none if there is no file."""
+def recorded(table: Path) -> dict[tuple[str, str], Line]:
+    """The lines of a table in a file, by kernel and numbers; none if there is no file.
+
+    Raises OperatorError for a file that holds something else.
+    """
+    if not table.exists():
+        return {}
     try:
-        found = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()] if record.exists() else []
-        return {each["source"]: each for each in found}
-    except (ValueError, TypeError, KeyError) as error:
-        raise OperatorError(f"going on with the audits in {record}", "the file holds something else", "name another one, or a new one") from error
+        before, ran = table.read_text(encoding="utf-8").split(f"\n{RAN}\n")
+        faults = {(name, dtype): why for name, dtype, why in re.findall(r"^- (\w+), (\w+): (.*)\.$", before, re.MULTILINE)}
+        rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in ran.splitlines() if line.startswith("|")]
+        if rows[0] != HEAD:
+            raise ValueError(rows[0])
+        return {row[:2]: Line(row, "" if row[HEAD.index("passed")] == "yes" else faults[row[:2]]) for row in rows[2:]}
+    except (ValueError, KeyError, IndexError, OSError) as error:
+        raise OperatorError(f"going on with the audits in {table}", "the file holds something else", "name another one, or a new one") from error
 
 
-def cells(found: dict) -> list[str]:
+def line_of(found: Audit, tiles: bool, seconds: float, source: str) -> Line:
     """An audit in the words of HEAD: the worst of its binaries and cases."""
-    cases, binaries = found["cases"], found["binaries"]
-    worst = max(("inf" if case["fault"] else case["error"] / case["limit"] for case in cases), key=float, default=0.0)
-    part = {name: max((case[name] for case in cases[-1:] if case[name]), default=0.0) for name in ("traffic", "conflicts")}
-    ran = {_said(case["rows"], case["length"]): "" if case.get("compared", True) else " (not compared)" for case in cases}
-    full = (_said(*rows_and_length(size)) for size in SIZES[FULL][found["tiles"]])
-    return [found["operator"], found["dtype"], "yes" if found["passed"] else "NO",
-            ", ".join(size + remark for size, remark in ran.items()), ", ".join(size for size in full if size not in ran),
-            str(max((b["registers"] for b in binaries), default=0)), str(max((b["spilled"] + b["stack"] for b in binaries), default=0)),
-            f"{float(worst):.2f}", f"{part['traffic']:.3f}", f"{part['conflicts']:.2f}",
-            found.get("bound", ""), f"{found['roofline']:.0%}" if "roofline" in found else "", f"{found['seconds']:.0f}", found["source"][:8]]
+    worst = max((inf if case.fault else case.error / case.limit for case in found.cases), default=0.0)
+    last = found.cases[-1:]
+    ran = {_said(case.rows, case.length): "" if case.compared else " (not compared)" for case in found.cases}
+    full = (_said(*rows_and_length(size)) for size in SIZES[FULL][tiles])
+    return Line((found.operator, found.dtype, "yes" if found.passed else "NO",
+                 ", ".join(size + remark for size, remark in ran.items()), ", ".join(size for size in full if size not in ran),
+                 str(max((b.registers for b in found.binaries), default=0)), str(max((b.spilled + b.stack for b in found.binaries), default=0)),
+                 f"{worst:.2f}", f"{max((case.traffic for case in last), default=0.0):.3f}", f"{max((case.conflicts for case in last), default=0.0):.2f}",
+                 found.estimate.bound if found.estimate else "", f"{found.estimate.roofline:.0%}" if found.estimate else "",
+                 f"{seconds:.0f}", source), "" if found.passed else _faults(found))
 
 
 def _said(rows: int, length: int) -> str:
     return f"{rows}×{length}" if rows else str(length)
 
 
-def markdown(asked: Asked, found: Iterable[dict]) -> str:
-    """The last audit of each kernel in a table, below counts and what failed; operators of the catalogue that are to fuse and have none are listed."""
-    last = {(each["operator"], each["dtype"]): each for each in found if each["dtype"] in asked.dtypes}
-    rows = {key: cells(each) for key, each in last.items()}
-    fusing = [operator.name for operator in asked.operators if ra.operators.entry(operator.name).verdict != "not fusable"]
-    missing = [f"{dtype}: {', '.join(names)}." for dtype in asked.dtypes
-               if (names := [name for name in fusing if (name, dtype) not in rows])]
-    title = TITLE.format(card=asked.card, full="--full " if asked.sizes == FULL else "", dtypes=",".join(asked.dtypes))
-    return "\n".join([title, *_table([COUNTED, *_counts(asked, fusing, rows)]), "", *_failed(last.values()),
-                      "## All that ran", "", *_table([HEAD, *(rows[key] for key in sorted(rows))]), "",
+def markdown(asked: Asked, lines: Mapping[tuple[str, str], Line]) -> str:
+    """The audits in a table, below counts and what failed; operators of the catalogue that are to fuse and have none are listed."""
+    dtypes = list(dict.fromkeys([*asked.dtypes, *(dtype for _, dtype in lines)]))
+    fusing = [operator.name for operator in ra.operators.values() if ra.operators.entry(operator.name).verdict != "not fusable"]
+    missing = [f"{dtype}: {', '.join(names)}." for dtype in dtypes if (names := [name for name in fusing if (name, dtype) not in lines])]
+    return "\n".join([TITLE.format(card=asked.card, dtypes=",".join(dtypes)), *_table([COUNTED, *_counts(dtypes, fusing, lines)]), "",
+                      *_failed(lines.values()), RAN, "", *_table([HEAD, *(lines[key].cells for key in sorted(lines))]), "",
                       "## Not run, or without a kernel", "", *missing, ""])
 
 
@@ -148,48 +197,46 @@ def _table(lines: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (lines[0], ["---"] * len(lines[0]), *lines[1:])]
 
 
-def _counts(asked: Asked, fusing: Sequence[str], rows: Mapping[tuple[str, str], list[str]]) -> Iterator[list[str]]:
+def _counts(dtypes: Sequence[str], fusing: Sequence[str], lines: Mapping[tuple[str, str], Line]) -> Iterator[list[str]]:
     """For each dtype how many kernels passed and failed, how many have something in local memory, and how many are still to run."""
-    for dtype in asked.dtypes:
-        own = [row for (name, its), row in rows.items() if its == dtype and name in fusing]
-        passed, spilled = sum(row[HEAD.index("passed")] == "yes" for row in own), sum(row[HEAD.index("spilled")] != "0" for row in own)
+    for dtype in dtypes:
+        own = [line for (name, its), line in lines.items() if its == dtype and name in fusing]
+        passed, spilled = sum(line.passed for line in own), sum(line["spilled"] != "0" for line in own)
         yield [dtype, str(passed), str(len(own) - passed), str(spilled), str(len(fusing) - len(own))]
 
 
-def _failed(found: Iterable[dict]) -> list[str]:
+def _failed(lines: Iterable[Line]) -> list[str]:
     """What failed, a line each, and why."""
-    lines = [f"- {each['operator']}, {each['dtype']}: {'; '.join(_faults(each))}." for each in found if not each["passed"]]
-    return ["## What failed", "", *sorted(lines), ""] if lines else []
+    failed = [f"- {', '.join(line.key)}: {line.faults}." for line in lines if not line.passed]
+    return [FAILED, "", *sorted(failed), ""] if failed else []
 
 
-def _faults(found: dict) -> list[str]:
-    """What is wrong with a kernel, by its audit."""
-    binaries = [Binary(**each | {"fits": Occupancy(**each["fits"])}) for each in found["binaries"]]
-    cases = [Case(**each) for each in found["cases"]]
-    named = [*((each.architecture, each.faults) for each in binaries), *((_said(each.rows, each.length), each.faults) for each in cases)]
-    own = [found["fault"]] if found.get("fault") else []
-    return own + list(dict.fromkeys(f"{name}: {', '.join(faults)}" for name, faults in named if faults))
+def _faults(found: Audit) -> str:
+    """What is wrong with a kernel, by its audit, in one line."""
+    named = [*((each.architecture, each.faults) for each in found.binaries), *((_said(each.rows, each.length), each.faults) for each in found.cases)]
+    every = [*([found.fault] if found.fault else []), *(f"{name}: {', '.join(faults)}" for name, faults in named if faults)]
+    return " ".join("; ".join(dict.fromkeys(every)).split()) or "nothing was compared"
 
 
-def show_all(asked: Asked, record: Path, as_json: bool, table: Callable[[str], object] | None = None) -> bool:
-    """Print a table or data of all audits, also of those so far if it is stopped; whether every kernel passed.
+def show_all(asked: Asked, table: Path, jobs: int, as_json: bool) -> bool:
+    """Audit every kernel and keep the table of all audits in a file; print those of this run, also of those so far if it is stopped.
 
-    `table` is given the Markdown of all audits that the record holds.
+    Whether every kernel passed.
     """
-    found = []
+    lines, found = recorded(table), []
     try:
         with progress("auditing") as told:
-            for each in audits(asked, record, told):
+            for each in audits(asked, dict(lines), jobs, told):
                 found.append(each)
+                lines[each.key] = each
+                files.save_text(table, markdown(asked, lines))
     finally:
         if as_json:
-            print_json(found)
+            print_json([each.to_json() for each in found])
         else:
-            show_table(list(HEAD), [cells(each) for each in found])
-            show_lines([f"{sum(each['passed'] for each in found)} of {len(found)} kernels passed; all audits are in {record}"])
-        if table is not None:
-            table(markdown(asked, recorded(record).values()))
-    return all(each["passed"] for each in found)
+            show_table(list(HEAD), [list(each.cells) for each in found])
+            show_lines([f"{sum(each.passed for each in found)} of {len(found)} kernels passed; all audits are in {table}"])
+    return all(each.passed for each in found)
 
 
 def show_each(asked: Asked, schedule: Schedule | None, factors: str | None, plot: Path | None, as_json: bool) -> bool:

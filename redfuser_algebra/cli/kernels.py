@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from redfuser_algebra.lower.tile import LoweringError
 from redfuser_algebra.run import files
 from redfuser_algebra.run import tune as tuning
 from redfuser_algebra.run.audit import FULL, QUICK
+from redfuser_algebra.run.threads import MOST_THREADS
 
 
 class Precision(StrEnum):
@@ -136,7 +136,7 @@ def tune(target: Target,
 
 
 def audit(target: Annotated[str | None, TARGET] = None,
-          every: Annotated[bool, typer.Option("--all", help="All kernels of the catalogue, one line each; --record keeps them.")] = False,
+          every: Annotated[bool, typer.Option("--all", help="All kernels of the catalogue, one line each; --table keeps them.")] = False,
           dtype: Annotated[str, typer.Option(help="Of the numbers in memory: float32, float64, float16 or bfloat16; several with commas between.")] = "float32",
           full: Annotated[bool, typer.Option("--full", help="All sizes, not only the quick ones.")] = False,
           card: Annotated[str, typer.Option(help="The card that times are estimated for: A100, H100, H200, B200 or RTX 4090.")] = "H100",
@@ -144,9 +144,9 @@ def audit(target: Annotated[str | None, TARGET] = None,
           factors: Annotated[str | None, typer.Option(help=FACTORS)] = None,
           plot: Annotated[Path | None, typer.Option(
               help="Draw the roofline and the occupancy to this SVG file; for several operators each name goes in front of the ending.")] = None,
-          record: Annotated[Path, typer.Option(
-              help="With --all: a file of JSON lines; audits of the same source in it are not made again.")] = Path("audits.jsonl"),
-          table: Annotated[Path | None, typer.Option(help="With --all: write what the record holds to this file, as a table in Markdown.")] = None,
+          table: Annotated[Path | None, typer.Option(
+              help="With --all: the file that keeps the audits, a table in Markdown (audits.md); what it holds of the same kernels is not made again.")] = None,
+          jobs: Annotated[int, typer.Option(min=1, help="With --all: how many kernels are audited at a time.")] = MOST_THREADS,
           as_json: JsonOption = False) -> int:
     """Audit CUDA kernels without a GPU: compile them, execute their PTX on the CPU, count what they move, estimate times.
 
@@ -159,8 +159,7 @@ def audit(target: Annotated[str | None, TARGET] = None,
     dtypes, sizes = dtype.split(","), FULL if full else QUICK
     if every:
         asked = audits.Asked(list(ra.operators.values()), dtypes, sizes, card)
-        write = None if table is None else partial(files.save_text, files.writable(table))
-        return 0 if audits.show_all(asked, files.writable(record), as_json, write) else FAILED
+        return 0 if audits.show_all(asked, files.writable(table or Path("audits.md")), jobs, as_json) else FAILED
     asked = audits.Asked(operators_of(target), dtypes, sizes, card)
     schedule = Schedule(1, wgmma=True) if wgmma else None
     return 0 if audits.show_each(asked, schedule, factors, plot and files.writable(plot), as_json) else FAILED
