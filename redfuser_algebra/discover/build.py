@@ -304,8 +304,14 @@ def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact
         if reduction.monoid != "sum":
             continue
         components = {term.name for term in subterms(result.value) if term.op == "symbol"}
-        differs = any(term.op in ("subtract", "negative") or term.op == "const" and term.value < 0
-                      for term in subterms(result.value))
+        differs = any(term.op == "negative" or term.op == "subtract" and term.args[0] is not term.args[1] or term.op == "const" and term.value < 0
+                      for term in _outside_exponents(result.value))
         if differs and len(components) > 2:
             yield Fact("danger", f"{result.name} = {said(result.value)} is a difference of sums: it cancels where they are large "
                                  "against it")
+
+
+def _outside_exponents(term: Expr) -> Iterator[Expr]:
+    yield term
+    for arg in term.args if term.op not in ("exp", "exp2") else ():
+        yield from _outside_exponents(arg)

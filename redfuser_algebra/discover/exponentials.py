@@ -1,18 +1,16 @@
 """Recurrences that take exponentials of running sums, or divide by running products: those become states themselves.
 
 In: a recurrence whose step no finite set of products of states follows.  Out: one that says the same with e^(k·c) for a
-running sum c, and 1/A for a running product A, as states, which every element multiplies.  A sum of e^(c_N − c_l)·x,
-where c_N is what c ends at, is kept at the c of now: a new element multiplies it by e^(c' − c), and decays never overflow.
+running sum c, and 1/A for a running product A, as states, which every element multiplies.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.polynomials import UNIT, Algebra, NotClosed, folded
-from redfuser_algebra.discover.recurrence import Recurrence
+from redfuser_algebra.discover.recurrence import Recurrence, reached
 from redfuser_algebra.discover.simplify import is_number, operands
 from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, unbound_states
 from redfuser_algebra.language.names import unused
@@ -20,16 +18,12 @@ from redfuser_algebra.language.names import unused
 _REALS = Algebra(SEMIRINGS["sum-product"])
 
 
-def exponentiated(found: Recurrence, ends: Iterable[tuple[Expr, Recurrence]]) -> tuple[Recurrence | None, list[Expr]]:
-    """The recurrence with such states, None if there are none, and the results that it sees no more.
-
-    `ends` are final results with their own recurrences.
-    """
+def exponentiated(found: Recurrence) -> Recurrence | None:
+    """The recurrence with such states; None if there are none."""
     states = _States(dict(found.starts), dict(found.steps))
-    unseen = [result for result, own in ends if found.holds(own) and states.keep_at_now(found.target, result, own.target)]
     for state, step in [*states.steps.items()]:
         states.steps[state] = states.rewritten(step)
-    return states.reached(found.target) if states.changed else None, unseen
+    return reached(states.starts, states.steps, found.target) if states.changed else None
 
 
 @dataclass
@@ -50,36 +44,12 @@ class _States:
             return product
         return children_replaced(term, tuple(map(self.rewritten, term.args)))
 
-    def reached(self, target: Expr) -> Recurrence:
-        """The recurrence of the states that a target depends on."""
-        needed, todo = {target: None}, [target]
-        while todo:
-            fresh = [state for state in unbound_states(self.steps[todo.pop()]) if state not in needed]
-            needed |= dict.fromkeys(fresh)
-            todo += fresh
-        return Recurrence(*({state: own[state] for state in own if state in needed} for own in (self.starts, self.steps)), target)
-
-    def keep_at_now(self, target: Expr, result: Expr, running: Expr) -> bool:
-        """Whether a sum, whose elements have a factor e^(k·c_N), c_N known at the end only, is kept with the c of now in its place."""
-        step, added = self.steps[target], self._added(running)
-        still = next((state for state, start in self.starts.items() if start is result and self.steps[state] is state), None)
-        if still is None or added is None or step.op != "add" or step.args[0] is not target:
-            return False
-        powers = [self._power(factor.args[0], still) if factor.op == "exp" else None if _sees(factor, still) else 0
-                  for factor in operands(step.args[1], "multiply")]
-        if None in powers or not any(powers):
-            return False
-        moved = call("exp", _REALS.times(const(sum(powers)), added))
-        self.steps[target] = target * moved + substitute(step.args[1], {still: self.steps[running]})
-        self.changed = True
-        return True
-
     def _exponential(self, exponent: Expr) -> Expr | None:
-        powers = self._linear(exponent)
-        if powers is None or any(self._added(state) is None for state in powers if state is not None):
+        powers = linear(exponent)
+        if powers is None or any(added(state, self.steps[state]) is None for state in powers if state is not None):
             return None
         rest = powers.pop(None, const(0))
-        factors = [self._state_of(state, call("exp", _scaled(power, state)), call("exp", _scaled(power, self._added(state))))
+        factors = [self._state_of(state, call("exp", _scaled(power, state)), call("exp", _scaled(power, added(state, self.steps[state]))))
                    for state, power in powers.items()]
         return _product(([] if is_number(rest, 0) else [call("exp", rest)]) + factors)
 
@@ -98,48 +68,45 @@ class _States:
 
     def _state_of(self, state: Expr, function: Expr, factor: Expr) -> Expr:
         """The state that is a function of another one, which every element multiplies by a factor."""
-        start = _number(substitute(function, {state: self.starts[state]}))
-        known = (own for own, step in self.steps.items() if self.starts[own] is start and step is own * factor)
-        own = next(known, None)
+        start, factor = _number(substitute(function, {state: self.starts[state]})), _number(factor)
+        own = next((own for own, step in self.steps.items() if self.starts[own] is start and step is _moved(own, factor)), None)
         if own is None:
             own = Expr("state", (), (unused("e", {each.name for each in self.steps}), state.axes))
-            self.starts[own], self.steps[own] = start, own * factor
+            self.starts[own], self.steps[own] = start, _moved(own, factor)
         self.changed = True
         return own
 
-    def _added(self, state: Expr) -> Expr | None:
-        """What every element adds to a state; None if it does something else."""
-        image = self._image(state)
-        own = ((state, 1),)
-        return image.get(UNIT, const(0)) if {*image} <= {own, UNIT} and is_number(image.get(own, const(0)), 1) else None
-
     def _factor(self, state: Expr) -> Expr | None:
         """What every element multiplies a state by; None if it does something else."""
-        image = self._image(state)
+        image = _image(self.steps[state])
         return image[((state, 1),)] if {*image} == {((state, 1),)} else None
 
-    def _image(self, state: Expr) -> dict:
-        try:
-            return _REALS.of(self.steps[state])
-        except NotClosed:
-            return {}
 
-    def _linear(self, term: Expr) -> dict[Expr | None, Expr] | None:
-        """The numbers that states are multiplied by in a sum of them, and under None what else is added."""
-        try:
-            image = _REALS.of(term)
-        except NotClosed:
-            return None
-        plain = all(m == UNIT or len(m) == 1 and m[0][1] == 1 and factor.op == "const" for m, factor in image.items())
-        return {m[0][0] if m else None: factor for m, factor in image.items()} if plain else None
-
-    def _power(self, exponent: Expr, still: Expr) -> float | None:
-        powers = self._linear(exponent)
-        return None if powers is None else powers[still].value if still in powers else 0
+def added(state: Expr, step: Expr) -> Expr | None:
+    """What every element adds to a state; None if it does something else."""
+    image, own = _image(step), ((state, 1),)
+    return image.get(UNIT, const(0)) if {*image} <= {own, UNIT} and is_number(image.get(own, const(0)), 1) else None
 
 
-def _sees(term: Expr, state: Expr) -> bool:
-    return any(part is state for part in subterms(term))
+def linear(term: Expr) -> dict[Expr | None, Expr] | None:
+    """The numbers that states are multiplied by in a sum of them, and under None what else is added; None for anything else."""
+    try:
+        image = _REALS.of(term)
+    except NotClosed:
+        return None
+    plain = all(m == UNIT or len(m) == 1 and m[0][1] == 1 and factor.op == "const" for m, factor in image.items())
+    return {m[0][0] if m else None: factor for m, factor in image.items()} if plain else None
+
+
+def _image(term: Expr) -> dict:
+    try:
+        return _REALS.of(term)
+    except NotClosed:
+        return {}
+
+
+def _moved(state: Expr, factor: Expr) -> Expr:
+    return state if is_number(factor, 1) else state * factor
 
 
 def _scaled(power: Expr, term: Expr) -> Expr:

@@ -5,7 +5,7 @@ is known only at the end (results, the length) is a state of its own, which no e
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS, STEPS
@@ -25,6 +25,16 @@ class Recurrence:
     def holds(self, other: Recurrence) -> bool:
         """Whether the states of another one are among these, with the same starts and steps."""
         return all(self.steps.get(state) is step and self.starts[state] is other.starts[state] for state, step in other.steps.items())
+
+
+def reached(starts: Mapping[Expr, Expr], steps: Mapping[Expr, Expr], target: Expr) -> Recurrence:
+    """The recurrence of the states that a target depends on."""
+    needed, todo = {target: None}, [target]
+    while todo:
+        fresh = [state for state in unbound_states(steps[todo.pop()]) if state not in needed]
+        needed |= dict.fromkeys(fresh)
+        todo += fresh
+    return Recurrence(*({state: own[state] for state in own if state in needed} for own in (starts, steps)), target)
 
 
 def is_ordered(term: Expr, axis: str) -> bool:

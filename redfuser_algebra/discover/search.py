@@ -9,6 +9,7 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from itertools import takewhile
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.discover.about_largest import about_largest
@@ -16,6 +17,7 @@ from redfuser_algebra.discover.about_means import about_means
 from redfuser_algebra.discover.about_scales import about_scales
 from redfuser_algebra.discover.about_weights import Weighed, about_weights, summand, zero_last
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
+from redfuser_algebra.discover.at_now import kept_at_now
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
@@ -165,10 +167,21 @@ class Search:
         return call("where", call("less", places, 0), monoid.identity, value)
 
     def _ordered(self, reduction: Reduction) -> Expr:
-        """What a recurrence comes to, read off the entries of a matrix.  Raises Unmoved."""
+        """What a recurrence comes to, read off the entries of a matrix.  Raises Unmoved.
+
+        NaN where a result is infinite that it sees no more, since ∞ − ∞ is.
+        """
         found = recurrence(reduction, self.axis, self.facts.moves)
         if found is None:
             raise Unmoved(reduction.body, f"{reduction.monoid} of elements that see those before them is no step of one number")
+        earlier = takewhile(lambda other: other is not reduction, self.cascade.reductions)
+        ends = [(r.symbol, own) for r in earlier if (own := recurrence(r, self.axis, self.facts.moves))]
+        found, unseen = kept_at_now(found, ends)
+        known = [self.results[result.name] for result in unseen]
+        return reduce(lambda value, end: value + (end - end), known, self._solved_in_order(reduction, found))
+
+    def _solved_in_order(self, reduction: Reduction, found: Recurrence) -> Expr:
+        """What a matrix comes to that follows a recurrence, one of its exponentials, or one of fractions.  Raises Unmoved."""
         try:
             return self._followed(reduction, found)
         except NotClosed as refusal:
@@ -182,13 +195,11 @@ class Search:
         return matrix.read(k)
 
     def _exponentiated(self, reduction: Reduction, found: Recurrence) -> Expr | None:
-        """What a matrix of exponentials comes to, or None; NaN where a result that it sees no more is infinite, since ∞ − ∞ is."""
-        ends = [(r.symbol, recurrence(r, self.axis, self.facts.moves)) for r in self.cascade.reductions if r.monoid == "compose"]
-        over, unseen = exponentiated(found, ends)
+        """What a matrix of exponentials comes to, or None."""
+        over = exponentiated(found)
         if over is not None:
             with suppress(NotClosed):
-                ends = [self.results[result.name] for result in unseen]
-                return reduce(lambda value, end: value + (end - end), ends, self._followed(reduction, over))
+                return self._followed(reduction, over)
         return None
 
     def _fraction(self, reduction: Reduction, found: Recurrence, refusal: NotClosed) -> Expr:

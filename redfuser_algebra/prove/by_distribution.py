@@ -192,7 +192,7 @@ def _multiple(normal: Normal, term: Expr) -> Sum:
         return {frozenset({(term, Fraction(1))}): normal._one}
     if number.value == -1:
         return normal.opposite(other)
-    return normal.power(other, _whole(number))
+    return normal.power(other, _whole(number)) if number.value >= 0 else normal.power(-other, _whole(const(-number.value)))
 
 
 def _quotient(normal: Normal, term: Expr) -> Sum:
