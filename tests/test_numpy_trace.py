@@ -2,6 +2,7 @@
 
 import math
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -155,6 +156,15 @@ FUNCTIONS = [
     (lambda x: (np.exp(-np.subtract.outer(range(3), range(3)) ** 2) * (np.floor(x) == np.arange(3)[:, None, None]).mean((1, 2))).sum(), TABLE),
     (lambda x: ((np.floor(x)[:, None, None] == np.arange(3)[:, None]) & (x[:, None, None] > np.arange(3))).sum(0), ROW),
     (lambda x: x.sum(1) / np.log(float(x.shape[0])) + x.max(1) / (float(x.shape[1]) ** 0.5) - 1.0 / int(x.shape[1] + 1) * math.log2(len(x)), TABLE),
+    (lambda x: np.digitize(x, [-1.0, 0.0, 0.5]).mean() + np.digitize(x, [1, 0, -1], right=True).max() + np.searchsorted([-1, 1], x, "right").sum(), ROW),
+    (lambda x: np.interp(x, [-1.0, 0.0, 0.5], [3, -1, 4]) + np.interp(x, [0, 0.2], [1, 2], left=-7, right=9) * np.interp(x, [0], [2]), TABLE),
+    (lambda x: (np.histogram(x, [-9, -0.5, 0.5, 9])[0], np.histogram(x, 4, range=(-1, 1), weights=x)[0], np.histogram(x, 3)[0]), ROW),
+    (lambda x: np.histogram(x, bins=[-9, 0, 1], density=True)[0] * np.histogram(x, bins=[-9, 0, 1])[1][:-1], ROW),
+    (lambda x: np.where(x > 0)[0][0] - np.flatnonzero(x < 0)[-1] + np.nonzero(x > 0)[0].size / len(x[x > 0.1]), ROW),
+    (lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=1).std(-1).max(1), TABLE), (lambda x: np.ediff1d(x).max(), ROW),
+    (lambda x: np.convolve(x, [1, 2, 3], "valid").sum() + np.convolve([0.5, -1], x, "valid").max() - np.correlate(x, [1, 2]).min(), ROW),
+    (lambda x: np.polyval([2, -1, 0.5], x).sum() + np.copysign(2, x).sum() + np.signbit(x).sum(), ROW),
+    (lambda x: x.sum() * (2.0 * len(x) + 1.5) / (x.size % 7.0 + 1) + (0.5 - len(x)) * (len(x) // 2.0), ROW),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
 ]
 
@@ -247,7 +257,14 @@ REFUSED = [
     (lambda x: x[len(x) // 2:].sum(), ROW, "more than a few elements away", "x[len(x) // 2:]"),
     (lambda x: x[x > 0], ROW, "elements selected by a mask", ""), (lambda x: x[x > 0] * x[x < 0], ROW, "the same mask", "x[x > 0]"),
     (lambda x: x[x > 0][0], ROW, "an index, a length", "x[x > 0]"), (lambda x: np.median(x[x > 0]), ROW, "depends on the values", "np.median"),
-    (lambda x: np.where(x > 0)[0], ROW, "np.where with one argument", ""),
+    (lambda x: np.where(x > 0)[0], ROW, "depends on the values", ""), (lambda x: np.nonzero(x)[0][1], ROW, "an index into the positions", ""),
+    (lambda x: np.argwhere(x > 0), ROW, "np.argwhere", ""), (lambda x: np.nonzero(x), TABLE, "several dimensions", "np.nonzero"),
+    (lambda x: np.searchsorted(x, [1.0]), ROW, "not written in the code", "np.searchsorted"),
+    (lambda x: np.digitize(x, [1, 0, 1]), ROW, "neither increasing nor decreasing", "np.digitize"),
+    (lambda x: np.interp(x, [0, 0], [1, 2]), ROW, "xp must increase", "np.interp"), (lambda x: np.interp(x, [0], [1], period=2), ROW, "period=", ""),
+    (lambda x: np.histogram(x, "auto"), ROW, "depends on the values", ""), (lambda x: np.histogram(x, 99), ROW, "99 bins", ""),
+    (lambda x: np.convolve(x, [1, 2]).sum(), ROW, "meets zeros", "np.convolve"), (lambda x: np.exp(1j * x).sum(), ROW, "arrays hold real numbers", ""),
+    (lambda x: np.lib.stride_tricks.sliding_window_view(x, 99).max(), ROW, "its windows go along one axis", ""),
     (lambda x: np.concatenate([x, x]).sum(), ROW, "joined end to end", ""),
     (lambda x: x.reshape(3, -1).sum(), ROW, "cuts an axis", ""),
     (lambda x: x * np.sqrt(np.arange(20)), ROW, "no axis of the inputs has that length", ""),
@@ -319,6 +336,17 @@ def test_all_pairs_of_elements_of_one_array_are_no_sweep(function, axes, fusable
     verdict = ra.decide(ra.trace(function, x=axes))
     assert (verdict.status == "fusable") is fusable
     assert fusable or "every element of x with every other" in str(verdict.refusal)
+
+
+@pytest.mark.parametrize("function, row", [
+    (lambda x: np.logaddexp.reduce(x), [1.0, math.inf]), (lambda x: np.logaddexp.reduce(x), [-math.inf, -math.inf]),
+    (lambda x: np.logaddexp(x, 0).sum(), [1.0, math.inf]), (lambda x: np.var(x, where=x > 2, ddof=1), [1.0, 0.5]),
+    (lambda x: np.signbit(x).sum(), [0.0, -0.0]), (lambda x: np.histogram(x, 2)[0], [3.0, 3.0]), (lambda x: np.histogram(x, [0, 1, 2])[0], [2.0, 1.0]),
+    (lambda x: np.digitize(x, [0, 1]).sum(), [math.nan, -math.inf]), (lambda x: np.interp(x, [0, 1], [2, 3]), [math.nan, math.inf])])
+def test_infinities_empty_masks_and_ties_are_as_in_numpy(function, row):
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        np.testing.assert_equal(ra.fuse(ra.trace(function, x="l"))(row) if function(np.array(row)).ndim == 0
+                                else reference(op := ra.trace(function, x="l"), op.bind(row)), function(np.array(row)))
 
 
 def test_an_array_that_is_read_twice_is_given_once_or_twice(rng):

@@ -51,6 +51,7 @@ FUNCTIONS = [
     (lambda x, y: functional.cosine_similarity(x, y, dim=-1) + functional.mse_loss(x, y), {"x": "b l", "y": "b l"}),
     (lambda x: functional.normalize(x, dim=-1) + functional.silu(x) * torch.arange(x.shape[-1]), TABLE),
     (lambda x: torch.einsum("bl,bl->b", x, x).add_(1).clamp(min=2) - x.logsumexp(dim=1) + (2 - x.T.std(0)), TABLE),
+    (lambda x: torch.logcumsumexp(x, -1).sum(1) * x.ndimension(), TABLE),
     (lambda x: torch.where(x > 0, x, 0.1 * x).flatten().norm() + x.unsqueeze(1).squeeze(1).prod(-1).sum(), TABLE),
 ]
 SIZES = {"m": 5, "l": 8, "d": 6, "j": 3, "b": 4}
@@ -93,7 +94,7 @@ def test_modules_by_example():
 
 
 @pytest.mark.parametrize("function, failed", [
-    (lambda x: torch.logcumsumexp(x, -1), "scan"), (lambda x: x.max() if x.sum() > 0 else x.min(), "known only when"),
+    (lambda x: torch.cummax(x, -1), "scan"), (lambda x: x.max() if x.sum() > 0 else x.min(), "known only when"),
     (lambda x: functional.dropout(x), "random"), (lambda x: torch.fft.fft(x), "no meaning"),
     (lambda x: x.view(2, 2, 8).sum(-1), "cuts an axis"), (lambda x: x.sum(7), "2 dimensions"),
 ])
@@ -112,3 +113,9 @@ def test_without_torch_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ra.OperatorError, match="not installed"):
         ra.from_torch(lambda x: x, x="l")
+
+
+def test_the_log_of_a_sum_of_exponentials_is_infinite_where_its_largest_element_is():
+    fused = ra.fuse(ra.from_torch(lambda x: torch.logsumexp(x, -1), x="b l"))
+    rows = torch.tensor([[-torch.inf, -torch.inf], [1.0, torch.inf], [0.0, 0.0], [torch.nan, 1.0]], dtype=torch.float64)
+    np.testing.assert_allclose(fused(rows.numpy()), torch.logsumexp(rows, -1).numpy(), 1e-12)

@@ -61,10 +61,14 @@ def unsupported(name: str) -> Exception:
 
 
 WHY = {name: reason for reason, names in {
-    "neighbours along an axis meet": "diff gradient convolve correlate",
+    "neighbours along an axis meet": "gradient",
     "an order statistic needs all elements at once": "nanmedian nanquantile nanpercentile unique",
+    "how many there are depends on the values": "bincount compress extract delete",
     "arrays are joined end to end": "concatenate stack vstack hstack column_stack append concat",
 }.items() for name in names.split()}
+
+
+_UFUNCS = {operator.add: "add", operator.sub: "subtract", operator.mul: "multiply", operator.floordiv: "floor_divide", operator.mod: "remainder"}
 
 
 class Length(_Dispatching):
@@ -74,10 +78,12 @@ class Length(_Dispatching):
         self.value, self.expr = value, expr
 
     def _with(self, other: object, compute: Callable, swapped: bool = False) -> object:
-        """A whole number computed with another; with anything else what NumPy makes of the expression."""
+        """A whole number computed with another; with a float what NumPy makes of the expression."""
+        one, two = (self, other)[::-1 if swapped else 1]
+        if isinstance(other, float):
+            return elementwise(_UFUNCS[compute], one, two)
         if not isinstance(other, Length | int) or isinstance(other, bool):
             return NotImplemented
-        one, two = (self, other)[::-1 if swapped else 1]
         return Length(compute(int(one), int(two)), compute(number_of(one), number_of(two)))
 
     def __add__(self, other): return self._with(other, operator.add)
@@ -272,6 +278,8 @@ def lifted(value: object) -> Traced:
         return Traced(value.expr)
     if isinstance(value, bool | int | float | np.generic | np.ndarray) or _is_table(value):
         return Traced(*read(np.asarray(value)))
+    if isinstance(value, complex):
+        raise refused(f"the complex number {value} among arrays", "arrays hold real numbers", "compute real and imaginary parts apart, as with np.cos and np.sin")
     if hasattr(value, "__array__"):
         return lifted(np.asarray(value))
     raise refused(f"{type(value).__name__} {value!r:.40} among arrays", "it is neither an array nor a number",

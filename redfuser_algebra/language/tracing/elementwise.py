@@ -13,14 +13,13 @@ def _named(name: str) -> Callable[..., Expr]:
     return lambda *operands: call(name, *operands)
 
 
-def _logaddexp(a: Expr, b: Expr) -> Expr:
-    top = ra.maximum(a, b)
-    return top + ra.log(ra.exp(a - top) + ra.exp(b - top))
-
-
 def _logaddexp2(a: Expr, b: Expr) -> Expr:
-    top = ra.maximum(a, b)
-    return top + ra.log2(ra.exp2(a - top) + ra.exp2(b - top))
+    return call("logadd", a * math.log(2), b * math.log(2)) / math.log(2)
+
+
+def _signbit(a: Expr) -> Expr:
+    """Whether a number is below 0, or −0."""
+    return ra.where(a == 0, 1 / a < 0, a < 0)
 
 
 def is_boolean(expr: Expr) -> bool:
@@ -68,11 +67,12 @@ ELEMENTWISE: dict[str, Callable[..., Expr]] = {
     "tan": lambda a: ra.sin(a) / ra.cos(a),
     "deg2rad": lambda a: a * (math.pi / 180), "radians": lambda a: a * (math.pi / 180),
     "rad2deg": lambda a: a * (180 / math.pi), "degrees": lambda a: a * (180 / math.pi),
-    "logaddexp": _logaddexp, "logaddexp2": _logaddexp2,
+    "logaddexp": _named("logadd"), "logaddexp2": _logaddexp2,
     "fmax": lambda a, b: ra.where(ra.isnan(a), b, ra.where(ra.isnan(b), a, ra.maximum(a, b))),
     "fmin": lambda a, b: ra.where(ra.isnan(a), b, ra.where(ra.isnan(b), a, ra.minimum(a, b))),
     "isinf": lambda a: ra.abs(a) == math.inf,
     "isfinite": lambda a: ra.abs(a) < math.inf,
+    "signbit": _signbit, "copysign": lambda a, b: ra.where(_signbit(b), -ra.abs(a), ra.abs(a)),
     "heaviside": lambda a, b: ra.where(a < 0, 0, ra.where(a == 0, b, 1)),
 }
 """NumPy's name: the expression of the operands.  Bitwise functions are those of truth values."""

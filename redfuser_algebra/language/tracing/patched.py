@@ -19,6 +19,7 @@ import numpy as np
 from redfuser_algebra.language.functions import index
 from redfuser_algebra.language.tracing.array import Length, Traced, elementwise
 from redfuser_algebra.language.tracing.lengths import current
+from redfuser_algebra.language.tracing.selected import Selected
 
 _CONVERSIONS = ("asarray", "asanyarray", "array", "ascontiguousarray", "asfortranarray", "atleast_1d")
 _MATH = {"sqrt": "sqrt", "exp": "exp", "log": "log", "log2": "log2", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
@@ -77,7 +78,7 @@ def _length(original: Callable) -> Callable:
     """The length of a traced array is one that knows which axis it is of."""
     @wraps(original)
     def stand_in(value: object, /) -> object:
-        return value.shape[0] if isinstance(value, Traced) and value.dims else original(value)
+        return value.shape[0] if isinstance(value, Selected) or isinstance(value, Traced) and value.dims else original(value)
 
     return stand_in
 

@@ -103,7 +103,7 @@ def variance(ddof: object) -> Combine:
     def combine(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
         squares = total(ra.square(expr - mean(expr, names, mask)), names, mask)
         number = number_of(expr, names, mask)
-        return squares / (number if ddof == 0 else number - ddof)
+        return squares / (number if ddof == 0 else number - ddof if mask is None else ra.maximum(number - ddof, 0))
 
     return combine
 
@@ -294,7 +294,7 @@ def _percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear
 def _logaddexp(exp: Callable, log: Callable) -> Combine:
     def combine(expr: Expr, names: tuple[str, ...], mask: Expr | None) -> Expr:
         top = LARGEST(expr, names, mask)
-        return top + log(total(exp(expr - top), names, mask))
+        return ra.where(ra.abs(top) < math.inf, top + log(total(exp(expr - top), names, mask)), top)
 
     return combine
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from redfuser_algebra.language.tracing.array import Traced, lifted
+from redfuser_algebra.language import functions as ra
+from redfuser_algebra.language.tracing.array import Traced, implements, lifted
+from redfuser_algebra.language.tracing.elementwise import truth
 from redfuser_algebra.language.tracing.place import refused
 
 _REDUCING = (np.sum, np.prod, np.max, np.amax, np.min, np.amin, np.mean, np.var, np.std, np.any, np.all)
@@ -97,6 +99,28 @@ class Selected(NDArrayOperatorsMixin):
             return Selected(function(self.array, axis=place, **options), self.mask)
         mask = Traced(self.mask.expr, self.mask.dims + ((),) * rest)
         return function(self.array, axis=None if axis is None else tuple(range(self.mask.ndim)), where=mask, **options)
+
+
+class _Positions(Selected):
+    """The positions along an axis where a mask holds: the first and the last can be taken, and they can be counted."""
+
+    def __getitem__(self, key: object) -> Traced:
+        if key not in (0, -1) or isinstance(key, bool):
+            raise refused("an index into the positions that a mask selects", "how many there are depends on the values", "take the first or last, [0] or [-1]")
+        return np.min(self) if key == 0 else np.max(self)
+
+
+@implements(np.nonzero)
+def positions_where(a: object) -> tuple[_Positions]:
+    """The positions of what is not 0 in an array of one dimension."""
+    a = lifted(a)
+    if a.ndim != 1 or len(a.dims[0]) != 1:
+        raise refused("the positions that a mask of several dimensions selects", "they are lists of whole numbers, one for each dimension",
+                      "give it one dimension, use np.where(mask, a, b), or count with np.sum(mask)")
+    return (_Positions(Traced(ra.index(a.dims[0][0]), a.dims), Traced(truth(a.expr), a.dims)),)
+
+
+implements(np.flatnonzero)(lambda a: positions_where(lifted(a).ravel())[0])
 
 
 def _method(name: str) -> Callable:

@@ -10,7 +10,7 @@ from redfuser_algebra.language.tracing.array import Length, Traced, implements, 
 from redfuser_algebra.language.tracing.elementwise import is_boolean, truncated
 from redfuser_algebra.language.tracing.lengths import Dim, broadcast, current, regrouped, written
 from redfuser_algebra.language.tracing.place import refused
-from redfuser_algebra.language.tracing.selected import Selected
+from redfuser_algebra.language.tracing.selected import Selected, positions_where
 from redfuser_algebra.language.tracing.stretches import part_of
 
 
@@ -119,8 +119,8 @@ def _copy(a, order="K", subok=False):
 
 @implements(np.where)
 def _where(condition, x=None, y=None):
-    if x is None or y is None:
-        raise refused("np.where with one argument", "how many positions it finds depends on the values", "use np.where(mask, a, b) or where=")
+    if x is None and y is None:
+        return positions_where(condition)
     exprs, dims = together([lifted(condition), lifted(x), lifted(y)], "np.where")
     return Traced(ra.where(*exprs), dims)
 

@@ -73,7 +73,8 @@ def _read(term: Expr, args: tuple[Expr, ...], axes: Axes) -> Expr:
 
 
 @implements(np.diff)
-def _diff(a, n=1, axis=-1, prepend=None, append=None):
+def difference(a, n=1, axis=-1, prepend=None, append=None):
+    """np.diff: each element less the one before."""
     if prepend not in (None, np._NoValue) or append not in (None, np._NoValue):
         raise refused("np.diff with prepend= or append=", "arrays are joined end to end", "add the first difference by itself")
     a = lifted(a)
@@ -86,10 +87,11 @@ def _diff(a, n=1, axis=-1, prepend=None, append=None):
 def _trapezoid(y, x=None, dx=1.0, axis=-1):
     y = lifted(y)
     lead = (slice(None),) * (axis % y.ndim)
-    width = dx if x is None else _diff(x, axis=axis if lifted(x).ndim > 1 else -1)
+    width = dx if x is None else difference(x, axis=axis if lifted(x).ndim > 1 else -1)
     if x is not None and lifted(x).ndim == 1:
         width = Traced(width.expr, (*width.dims, *((),) * (y.ndim - 1 - axis % y.ndim)))
     return np.sum((y[(*lead, slice(1, None))] + y[(*lead, slice(None, -1))]) / 2 * width, axis=axis)
 
 
+implements(np.diff)(difference)
 implements(*(function for name in ("trapezoid", "trapz") if (function := getattr(np, name, None))))(_trapezoid)

@@ -22,7 +22,7 @@ TORCH: dict[str, Callable] = {}
 """A meaning for each name that a function or method of torch may have, without underscores around it."""
 
 WHY = {name: reason for reason, names in {
-    "every element of the result needs all elements before it; that is a scan": "cummax cummin logcumsumexp",
+    "every element of the result needs all elements before it; that is a scan": "cummax cummin",
     "neighbours along an axis meet": "diff conv1d conv2d conv3d convolution avg_pool1d avg_pool2d max_pool1d max_pool2d unfold",
     "an order statistic needs all elements at once": "nanmedian quantile kthvalue mode sort argsort unique",
     "arrays are joined or cut": "cat concat stack hstack vstack split split_with_sizes chunk unbind pad constant_pad_nd roll repeat repeat_interleave",
@@ -73,6 +73,7 @@ TORCH |= {
     "rsqrt": lambda a: 1 / np.sqrt(a), "round": lambda a, decimals=0: np.round(a, decimals),
     "sigmoid": lambda a: Traced(ra.sigmoid(lifted(a).expr), lifted(a).dims),
     "erf": lambda a: Traced(ra.erf(lifted(a).expr), lifted(a).dims), "erfc": lambda a: 1 - TORCH["erf"](a),
+    "logcumsumexp": lambda a, dim: np.logaddexp.accumulate(a, axis=dim),
     "cumsum": lambda a, dim, dtype=None: np.cumsum(a, axis=dim), "cumprod": lambda a, dim, dtype=None: np.cumprod(a, axis=dim),
     "relu": lambda a, inplace=False: np.maximum(a, 0), "relu6": lambda a, inplace=False: np.clip(a, 0, 6),
     "silu": lambda a, inplace=False: a * TORCH["sigmoid"](a),
@@ -187,12 +188,19 @@ def _softmin(a, dim=-1, _stacklevel=3, dtype=None):
     return _softmax(-a, dim)
 
 
-@means("logsumexp")
 def logsumexp(a, dim=-1, keepdim=False):
+    """log Σ eˣ about the largest element: not a number where that is infinite, as in torch's log_softmax."""
     dim = tuple(dim) if isinstance(dim, list) else dim
     m = np.max(a, axis=dim, keepdims=True)
     total = m + np.log(np.sum(np.exp(a - m), axis=dim, keepdims=True))
     return total if keepdim else np.squeeze(total, axis=dim)
+
+
+@means("logsumexp")
+def _logsumexp(a, dim=-1, keepdim=False):
+    dim = tuple(dim) if isinstance(dim, list) else dim
+    m = np.max(a, axis=dim, keepdims=keepdim)
+    return np.where(np.isfinite(m), logsumexp(a, dim, keepdim), m)
 
 
 @means("log_softmax")
@@ -309,7 +317,7 @@ TORCH |= {
     "permute": lambda a, *dims: np.transpose(a, _listed(dims)), "movedim": np.moveaxis, "moveaxis": np.moveaxis,
     "unsqueeze": np.expand_dims, "squeeze": lambda a, dim=None: np.squeeze(a, axis=dim),
     "reshape": lambda a, *shape: np.reshape(a, _listed(shape)), "view": lambda a, *shape: np.reshape(a, _listed(shape)),
-    "ravel": np.ravel, "size": lambda a, dim=None: a.shape if dim is None else a.shape[dim], "dim": lambda a: a.ndim,
+    "ravel": np.ravel, "size": lambda a, dim=None: a.shape if dim is None else a.shape[dim], **dict.fromkeys(("dim", "ndimension"), lambda a: a.ndim),
     "numel": lambda a: a.size, "expand_as": lambda a, b: np.broadcast_to(a, b.shape), "view_as": lambda a, b: np.reshape(a, b.shape),
     "getitem": lambda a, key: a[key], "gather": lambda a, dim, index: np.take_along_axis(a, index, dim),
     "index_select": lambda a, dim, index: np.take(a, index, axis=dim), "select": lambda a, dim, place: np.take(a, place, axis=dim),
