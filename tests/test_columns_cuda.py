@@ -1,13 +1,16 @@
-"""CUDA kernels of rows with columns: vectors, matrices and the k largest as states, elements that pass through shared memory."""
+"""CUDA kernels of rows with columns: vectors, matrices and the k largest as states, elements that pass through shared memory, in order too."""
 
 import numpy as np
 import pytest
 from cuda_kernels import changed, drawn_case, kernel, limit, needs_toolchain, run
 
 import redfuser_algebra as ra
+from redfuser_algebra.fused import decide
 from redfuser_algebra.ptx.machine import Mode
 from redfuser_algebra.ptx.text import PtxError
+from redfuser_algebra.run.audit import case
 from redfuser_algebra.run.cuda import made_cuda
+from redfuser_algebra.run.export import draws
 
 SOME = ("topk_mean_fixed", "moment_of_inertia", "moe_switch_aux")
 MORE = ("dixon_q", "topk_zscores", "center_of_mass_inertia", "attn_differential", "attn_linear", "fox_wolfram_h2", "kb_gemv_gelu_softmax")
@@ -93,8 +96,59 @@ def test_states_that_no_thread_can_hold_are_refused():
         made.file.plan([np.zeros(sizes[name], np.float32) for name in made.program.inputs])
 
 
+# elements in order: outputs at every element, states with columns, states that do not merge
+
+
+@ra.operator
+def running_mean(x: "row l", k: "l"):
+    kept = ra.cumulative(ra.sum, ra.where(k > 0, x, 0), "l") / ra.maximum(ra.cumulative(ra.sum, ra.where(k > 0, 1.0, 0.0), "l"), 1)
+    return kept, ra.mean(x, "l", where=k > 0), ra.cumulative(ra.any, k > 1, "l")
+
+
+@ra.operator
+def gates(x: "row l", y: "l", start: "row"):
+    h = ra.scan(lambda h: ra.tanh(h * y + x), "l", initial=start, every="after")
+    return h, ra.sum(x, "l")
+
+
+@ra.operator
+def every_state(q: "l d", K: "row l d", V: "l v", g: "l"):
+    h = ra.scan(lambda S: g * S + K * V, "l", initial=0.0, every="after")
+    return ra.sum(q * h, "d") - ra.max(V, "l"), ra.argmax(V, "l"), ra.sum(ra.exp(V - ra.max(V, "l")), "l", where=g > 0)
+
+
+@ra.operator
+def delta_rule(q: "d", K: "l d", V: "l v", b: "l"):
+    return ra.sum(q * ra.scan(lambda S: S + b * K * (V - ra.sum(K * S, "d")), "l", initial=0.0), "d")
+
+
+@ra.operator
+def labelled(x: "l c", a: "c", label: "l"):
+    seen = ra.cumulative(ra.sum, ra.where(label == 2, 1, 0), "l")
+    return seen, ra.topk(ra.sum(x, "c"), "l", 2)[0], ra.scan(lambda h: (1 - a) * h + a * x, "l", initial=0.0)
+
+
+@needs_toolchain
+@pytest.mark.parametrize("op", [running_mean, *(pytest.param(op, marks=pytest.mark.slow) for op in (gates, every_state, delta_rule, labelled))],
+                         ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow)])
+def test_elements_in_order(op, dtype):
+    """Arrays that begin at different places of a sector, rows that share some of them."""
+    made = made_cuda(op, decide(op).fused.form, dtype)
+    for length in (2, 103):
+        binding = case(made, draws(op), length, 0)
+        assert run(made, binding)[1] <= limit(made) and run(made, binding, RANDOM, (1, 0, 3, 0, 2, 0, 1))[1] <= limit(made), length
+
+
 # what is wrong: (operator, length of a row, what is replaced, by what)
 FAULTS = {
+    "the first element is left out": ("lindley_total_wait", 31, "if 0 <= at < n_l", "if 0 < at < n_l"),
+    "elements are taken before they came": ("sgd_logistic", 300, "turn - DELAY - ", "turn + DELAY - "),
+    "a ring is too short": ("log_cumulative_sum_exp", 300, "ring, lanes = step + 2 * DELAY", "ring, lanes = step - DELAY"),
+    "the last outputs stay in the ring": ("log_cumulative_sum_exp", 300, "n_l + 3 * DELAY, step", "n_l - 4 * DELAY, step"),
+    "rows read those of another": ("lindley_total_wait", 31, "origins[row - 1] == origins[row]", "origins[row - 1] != origins[row]"),
+    "outputs see the state before": ("log_cumulative_sum_exp", 31, "= f4(t2)", "= f4(c1)"),
+    "columns are one": ("attn_gated_linear", 31, "i_v = column % n_v", "i_v = column % 1"),
     "a tile is read before it is there": ("moment_of_inertia", 300, "            cuda.syncthreads()\n            seen, ", "            seen, "),
     "a tile is filled before it was read": ("moment_of_inertia", 3000, "            cuda.syncthreads()\n            lead = ", "            lead = "),
     "a tile ends early": ("moment_of_inertia", 300, "word < high", "word + 1 < high"),

@@ -16,7 +16,6 @@ from cuda_kernels import drawn_case, kernel, limit, needs_toolchain, run
 from lowered import FUSABLE, ORDERED, program
 
 import redfuser_algebra as ra
-from redfuser_algebra.lower.ordered_cuda import without_kernel
 from redfuser_algebra.lower.standalone.checking import distance
 from redfuser_algebra.ptx.execute import KernelFile
 from redfuser_algebra.run.audit import case
@@ -40,14 +39,12 @@ def hash_in(text):
 def test_kernels_are_what_export_writes(name):
     if program(name) is None:
         pytest.skip("the search finds no form")
-    if without_kernel(program(name)):
-        pytest.skip("it has no CUDA kernel")
     assert text_of(name) == exported_cuda(kernel(name), hash_in(text_of(name)))
 
 
-def test_there_is_a_file_for_every_operator_that_has_one_for_cpus_and_a_kernel():
+def test_there_is_a_file_for_every_operator_that_has_one_for_cpus():
     files, others = ({path.name.removesuffix(f"_{target}.py") for path in KERNELS.glob(f"*_{target}.py")} for target in ("cuda", "cpu"))
-    assert files <= others and all(without_kernel(program(name)) for name in others - files)
+    assert files == others
 
 
 def test_every_file_loads_without_a_gpu_and_says_what_it_needs(capsys):

@@ -373,13 +373,6 @@ def test_a_map_that_sees_only_what_came_before_reads_its_elements_once():
     assert not program.folds and sweep.count("for t0 in") == 1 and lower(shares, fuse(shares).form).folds
 
 
-@pytest.mark.parametrize("name", ["cum_scans", "attn_gated_linear"])
-def test_a_cuda_kernel_is_refused_with_a_remedy(name):
-    """At every element, and in states with columns, order is not followed there."""
-    with pytest.raises((LoweringError, OperatorError), match="CPU kernel"):
-        fuse(operators[name]).kernel("cuda")
-
-
 @pytest.mark.parametrize("wrong, words", [
     (lambda: scan(lambda: 1, "l"), "no parameters"),
     (lambda: scan(lambda a, b: a, "l"), "returns 1 states"),

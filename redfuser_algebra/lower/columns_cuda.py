@@ -22,7 +22,8 @@ from redfuser_algebra.lower.tile import TileProgram
 ROOM, WORDS, LISTED = 44 * 1024, 160, 32
 """Bytes of shared memory that a block may take, words of 4 bytes that a thread's state may take, and the most of a top k."""
 
-_WIDTHS = {"f4": 4, "f8": 8, "i8": 8, "b1": 1}
+WIDTHS = {"i4": 4, "f4": 4, "f8": 8, "i8": 8, "b1": 1}
+"""Bytes of a number in shared memory."""
 
 
 def has_columns(program: TileProgram) -> bool:
@@ -31,9 +32,19 @@ def has_columns(program: TileProgram) -> bool:
     return any(program.columns(axes) for axes in known) or any(MONOIDS[u.monoid].counted for u in program.updates)
 
 
-def _refused(condition: str, said: str) -> list[str]:
+def refused(condition: str, said: str) -> list[str]:
     """What does not fit raises an error, of which `said` is the text as code."""
     return [f"if {condition}:", f'    raise ValueError(f"{said}")']
+
+
+def counted_sizes(program: TileProgram) -> list[str]:
+    """The lengths of the axes that top-k makes, which are refused if they are none of a list."""
+    counted, lines = [u for u in program.updates if MONOIDS[u.monoid].counted], list[str]()
+    for axis, count in dict.fromkeys((u.axes[-1], f"int(numbers[{u.count.name!r}])" if u.count.op == "param" else repr(u.count.value)) for u in counted):
+        size = f"sizes[{axis!r}]"
+        said = f"the {{{size}}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more"
+        lines += [f"{size} = {count}", *refused(f"not 1 <= {size} <= min(length, {LISTED})", said)]
+    return lines
 
 
 class ColumnPrinter(RowPrinter):
@@ -84,15 +95,15 @@ class ColumnPrinter(RowPrinter):
 
     def _choice(self) -> Choice:
         sizes = [f"sizes[{axis!r}]" for axis in self.columns]
-        lines = [line for axis, count in self._counts() for line in self._counted(axis, count)]
+        lines = counted_sizes(self.program)
         said = f"a thread holds {{state}} bytes of a row's state, and has room for {4 * WORDS}: take fewer columns at a time"
-        lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}", *_refused(f"state > {4 * WORDS}", said)]
+        lines += [f"state = {self._total([(v.type, v.columns) for v in self.functions.arrays])}", *refused(f"state > {4 * WORDS}", said)]
         if not self.staged:
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
         cells = {name: (self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged}
         made = [(self.functions.storage.produced_type(name), self.program.columns(p.axes)) for name, p in self.functions.made.items()]
         own = self._total([*(cell for name, cell in cells.items() if not self._of_all_rows(name)), *made])
-        too_much = _refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time")
+        too_much = refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time")
         if not self.joined:
             lines += [f"element = {own}", f"shapes = [(w, slots) {self.shapes}]",
                       f"fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= {ROOM}]",
@@ -106,21 +117,10 @@ class ColumnPrinter(RowPrinter):
                   *too_much, "rows, warps, slots = fits[0]"]
         return Choice(lines, ", ".join(["", "rows", "slots", *sizes]), "items // number * -(-number // rows), 32 * warps * rows")
 
-    def _counted(self, axis: str, count: str) -> list[str]:
-        """The length of an axis that top-k makes."""
-        size = f"sizes[{axis!r}]"
-        said = f"the {{{size}}} largest of {{length}}: this kernel finds 1 to {LISTED} of as many or more"
-        return [f"{size} = {count}", *_refused(f"not 1 <= {size} <= min(length, {LISTED})", said)]
-
     def _total(self, arrays: list[tuple[str, tuple[str, ...]]]) -> str:
         """Code for the bytes of arrays of these types and columns."""
         lengths = ([f"sizes[{self.program.copies.get(axis, axis)!r}]" for axis in columns] for _, columns in arrays)
-        return " + ".join(f"{_WIDTHS[type_]} * {' * '.join(own) or '1'}" for (type_, _), own in zip(arrays, lengths, strict=True)) or "0"
-
-    def _counts(self) -> list[tuple[str, str]]:
-        """The axes that top-k makes, and their lengths as code."""
-        counted = [u for u in self.program.updates if MONOIDS[u.monoid].counted]
-        return list(dict.fromkeys((u.axes[-1], f"int(numbers[{u.count.name!r}])" if u.count.op == "param" else repr(u.count.value)) for u in counted))
+        return " + ".join(f"{WIDTHS[type_]} * {' * '.join(own) or '1'}" for (type_, _), own in zip(arrays, lengths, strict=True)) or "0"
 
     def _stride(self, name: str) -> str:
         """How far apart the elements of neighbouring threads lie."""
@@ -128,7 +128,7 @@ class ColumnPrinter(RowPrinter):
 
     def _bytes(self, name: str) -> int:
         """The bytes of a cell in shared memory."""
-        return _WIDTHS[self.signature.arrays[name]]
+        return WIDTHS[self.signature.arrays[name]]
 
     # what kernels are made for
 

@@ -145,11 +145,15 @@ class RowFunctions:
         f = self.kind("fold", self, self._current)
         for name in ("seen_old", *(f"{v}_old" for v, _ in self.state)):
             f.argument(name, name)
+        self._counted(f)
+        self._by_stages(f, self._fold_stage)
+
+    def _counted(self, f: DeviceFunction) -> None:
+        """How many elements are seen in the end; without any there is nothing to do."""
         f.count()
         f.line("if many == 0:")
         f.line(f"    return {self.listed('_old')}")
         f.line("seen = i4(seen_old + many)")
-        self._by_stages(f, self._fold_stage)
 
     def _by_stages(self, f: DeviceFunction, join: Callable[[DeviceFunction, Iterable[Update]], None]) -> None:
         """The rest of a function that adds to a state: stage by stage its new values, then what `join` writes for the stage."""
@@ -292,9 +296,9 @@ class RowFunctions:
                 self.settled(f, update, end)
         names = []
         for place, (output, type_) in enumerate(zip(self.program.outputs, output_types, strict=True)):
-            self._final_values(f, symbol_names(output), done)
+            self._final_values(f, self.names_read(place), done)
             if place in self.program.maps:
-                found = [(v.name, v.type) for v in self.read_by(output) if not v.columns]
+                found = [(v.name, v.type) for v in self.read_by(place) if not v.columns]
                 f.returned += [Code(n, t) for n, t in found if n not in names]
                 names += [n for n, _ in found if n not in names]
             else:
@@ -302,9 +306,13 @@ class RowFunctions:
         self.define(f, [name for name in self.variable_types() if name not in [v for v, _ in self.state]])
         return names
 
-    def read_by(self, output: Expr) -> list[Variable]:
+    def names_read(self, place: int) -> Iterable[str]:
+        """The symbols that an output reads."""
+        return symbol_names(self.program.outputs[place])
+
+    def read_by(self, place: int) -> list[Variable]:
         """The variables that a map reads."""
-        return [self.storage.held[name] for name in map(stem, symbol_names(output)) if name not in self.made]
+        return [self.storage.held[name] for name in map(stem, self.names_read(place)) if name not in self.made]
 
     def settled(self, f: DeviceFunction, update: Update, end: Expr) -> None:
         """A component as it ends."""

@@ -9,11 +9,12 @@ from redfuser_algebra.lower.columns_cuda import ColumnPrinter, has_columns
 from redfuser_algebra.lower.elements import with_elements
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.operands_cuda import has_products
-from redfuser_algebra.lower.ordered_cuda import OrderedRowPrinter, has_order, without_kernel
+from redfuser_algebra.lower.ordered_cuda import OrderedRowPrinter, has_order, is_walked
 from redfuser_algebra.lower.rows_cuda import RowPrinter
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
+from redfuser_algebra.lower.walk_cuda import WalkPrinter
 
 
 def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, float8: Float8 = Float8()) -> CudaSource:
@@ -23,15 +24,13 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
     """
     if dtype not in BYTES:
         raise LoweringError(f"a CUDA kernel with {dtype}", "kernels have no such numbers", f"choose one of {', '.join(BYTES)}")
-    if without_kernel(program):
-        raise LoweringError(f"a CUDA kernel of {program.name}",
-                            "order counts at every element of an output, or in a state with columns, and its threads do not follow it there",
-                            'run the operator with the CPU kernel: backend="cpu"')
     if wgmma or float8.formats:
         if not has_products(program):
             asked = "by wgmma" if wgmma else "with factors of eight bits"
             raise LoweringError(f"a CUDA kernel of {program.name} {asked}", "it multiplies no matrices", f"leave {'wgmma' if wgmma else 'them'} out")
         return print_tiles(program, signature, dtype, wgmma, float8)
+    if is_walked(program):
+        return WalkPrinter(program, signature, dtype).source()
     if has_order(program):
         return OrderedRowPrinter(program, signature, dtype).source()
     if has_products(program):

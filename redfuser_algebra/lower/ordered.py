@@ -13,7 +13,7 @@ from redfuser_algebra.discover.recurrence import unrolled
 from redfuser_algebra.language.expr import Expr, children_replaced, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, stem
 from redfuser_algebra.language.operator import Operator
-from redfuser_algebra.lower.tile import Running, Update
+from redfuser_algebra.lower.tile import LoweringError, Running, Update
 
 if TYPE_CHECKING:
     from redfuser_algebra.discover.form import FusedForm
@@ -42,6 +42,26 @@ def _free(name: str, taken: set[str]) -> str:
     while name in taken:
         name = f"{name}_now"
     return name
+
+
+def in_turn(name: str, news: Sequence[tuple[tuple[str, ...], Expr, str]]) -> list[tuple[str, ...]]:
+    """The columns of what takes new values, (columns, value, state or ""), in an order in which no state is read after it took its own.
+
+    Raises LoweringError where there is none, for the program of that name.
+    """
+    reads, written = dict[tuple[str, ...], set[str]](), dict[tuple[str, ...], set[str]]()
+    for columns, value, state in news:
+        reads.setdefault(columns, set()).update(term.name for term in subterms(value) if term.op == "symbol")
+        written.setdefault(columns, set()).add(state)
+    left, turns = list(reads), []
+    while left:
+        ready = [c for c in left if not any(written[c] & reads[other] for other in left if other != c)]
+        if not ready:
+            raise LoweringError(f"a kernel of {name}", "states with different axes need each other before an element",
+                                'run the operator with NumPy: backend="numpy"')
+        turns.append(ready[0])
+        left.remove(ready[0])
+    return turns
 
 
 def slow_parts(term: Expr, axis: str) -> Iterator[Expr]:

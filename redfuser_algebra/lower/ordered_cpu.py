@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from redfuser_algebra.language.expr import Expr, subterms
+from redfuser_algebra.language.expr import Expr
 from redfuser_algebra.language.names import PRIME, symbol_names
 from redfuser_algebra.lower.formulas_cpu import FormulaPrinter, Symbols
 from redfuser_algebra.lower.functions import Function, indented
+from redfuser_algebra.lower.ordered import in_turn
 from redfuser_algebra.lower.rescaling import rescaling
 from redfuser_algebra.lower.storage import Signature, Variable, ends, used
-from redfuser_algebra.lower.tile import LoweringError, TileProgram, Update
+from redfuser_algebra.lower.tile import TileProgram, Update
 
 
 @dataclass(frozen=True)
@@ -149,16 +150,4 @@ class OrderedPrinter(FormulaPrinter):
 
     def _in_turn(self, news: Sequence[Next], outputs: Sequence[Seen]) -> list[tuple[str, ...]]:
         """The columns of states and outputs, in an order in which none is read after it took its new value.  Raises LoweringError."""
-        reads: dict[tuple[str, ...], set[str]] = {}
-        for columns, value in [*((n.target.columns, n.value) for n in news), *((o.columns, o.value) for o in outputs)]:
-            reads.setdefault(columns, set()).update(term.name for term in subterms(value) if term.op == "symbol")
-        left, turns = list(reads), []
-        while left:
-            written = lambda columns: {new.name for new in news if new.target.columns == columns}
-            ready = [c for c in left if not any(written(c) & reads[other] for other in left if other != c)]
-            if not ready:
-                raise LoweringError(f"a kernel of {self.program.name}", "states with different axes need each other before an element",
-                                    'run the operator with NumPy: backend="numpy"')
-            turns.append(ready[0])
-            left.remove(ready[0])
-        return turns
+        return in_turn(self.program.name, [(n.target.columns, n.value, n.name) for n in news] + [(o.columns, o.value, "") for o in outputs])

@@ -16,9 +16,9 @@ def has_order(program: TileProgram) -> bool:
     return any(update.ordered for update in program.updates)
 
 
-def without_kernel(program: TileProgram) -> bool:
-    """Whether order counts in a way that kernels do not follow yet: at every element of an output, in states with columns,
-    or in states that do not merge."""
+def is_walked(program: TileProgram) -> bool:
+    """Whether a thread has to take all elements of a row: for an output at every element, for states with columns, or
+    for such as do not merge."""
     ordered = [update for update in program.updates if update.ordered]
     return bool(program.running or ordered and program.maps) or any(program.columns(u.axes) or u.joined is None for u in ordered)
 

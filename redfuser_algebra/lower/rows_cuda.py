@@ -355,7 +355,7 @@ class RowPrinter(KernelPrinter):
         """What the row comes to: the first warp knows, and tells the others what maps read."""
         types = self.functions.variable_types()
         told = [Variable(name, False, (), types[name]) for name in self.final if name in types]
-        told += list(dict.fromkeys(v for place in self.program.maps for v in self.functions.read_by(self.program.outputs[place]) if v.columns))
+        told += list(dict.fromkeys(v for place in self.program.maps for v in self.functions.read_by(place) if v.columns))
         writes = [line for place in range(len(self.outputs)) if place not in self.program.maps for line in self._write(place)]
         called = self.functions.called("finish", {})
         lines = [f"{', '.join(self.final)} = {called}" if self.final else called] if self.final or writes or told else []
