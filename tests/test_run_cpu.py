@@ -229,6 +229,19 @@ def test_a_large_mean_does_not_spoil_the_variance(rng):
     check("variance", {"x": (rng.normal(size=(4, 8192)) + 1e4).astype(np.float32)}, scale=1.0)
 
 
+def test_a_pivot_that_sees_only_how_many_came_moves_from_tile_to_tile(rng):
+    @ra.operator
+    def left(x: "l"):
+        """Σ (N − 1 − l) x, of which N is known at the end."""
+        return ra.sum((ra.size("l") - 1 - ra.index("l")) * x, "l")
+
+    fused = ra.fuse(left)
+    for length in (1, 2, 1000, 70_000):
+        x = rng.standard_normal(length)
+        np.testing.assert_allclose(fused(x, backend="cpu"), reference(left, left.bind(x)), 1e-9)
+    assert fused.kernel("cuda").audit().passed
+
+
 @pytest.mark.parametrize("name", ["variance", "kurtosis", "correlation", "weighted_variance"])
 def test_sums_in_float32_know_a_far_mean_and_leave_no_number_out(name, rng):
     """Spreads next to their mean down to the last bits, sorted data, outliers first; squares that overflow and underflow."""

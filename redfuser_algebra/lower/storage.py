@@ -159,9 +159,9 @@ class Storage:
             names = names | {v.name for v in fresh}
 
     def moving_values(self, place: int) -> list[Value]:
-        """The values that pivots are made of and that become known just before a stage."""
-        before, ready = (self.known({u.name for stage in self.program.stages[:stop] for u in stage}) for stop in (max(place - 1, 0), place))
-        return [value for value in ready if value not in before and value.name in self.moving] if place else []
+        """The values that pivots are made of and that become known just before a stage: before the first one, those that only see how many came."""
+        before, ready = (self.known({u.name for stage in self.program.stages[:stop] for u in stage}) if stop >= 0 else [] for stop in (place - 1, place))
+        return [value for value in ready if value not in before and value.name in self.moving]
 
     def old_values(self) -> list[Value]:
         """The values that rebases read as they were, in an order in which they can be computed."""
