@@ -165,6 +165,13 @@ FUNCTIONS = [
     (lambda x: np.convolve(x, [1, 2, 3], "valid").sum() + np.convolve([0.5, -1], x, "valid").max() - np.correlate(x, [1, 2]).min(), ROW),
     (lambda x: np.polyval([2, -1, 0.5], x).sum() + np.copysign(2, x).sum() + np.signbit(x).sum(), ROW),
     (lambda x: x.sum() * (2.0 * len(x) + 1.5) / (x.size % 7.0 + 1) + (0.5 - len(x)) * (len(x) // 2.0), ROW),
+    (lambda x: (float(x.max()) - float((x > 0).all()), int(np.argmax(x)), int(10 * x.sum()), bool(np.any(x > 1)), int("3") * x.sum(dtype=float)), ROW),
+    (lambda x: x.sum() * isinstance(1.5, float) + isinstance(1, float | None) + np.zeros(2, float).sum() + (float == type(x.ndim)) + float.fromhex("0x1p1"), ROW),
+    (lambda x: (np.array([[x.min(), 1], [2, x.max()]]) @ np.stack([x[0], x.sum()]), np.stack([x, -x]).max(0), np.column_stack([x, x]).sum(0), np.vstack((x,))), ROW),
+    (lambda x: (np.cumsum(x[::-1])[::-1], np.flip(x).max(), np.exp(x[::-1] - x.max()).sum(), (np.arange(len(x))[::-1] * x[::-1]).sum(), np.flip(np.cumsum(x)).min()), ROW),
+    (lambda x: np.fliplr(x).sum(1) + np.flipud(x.T)[0] + np.cumsum(np.ones_like(x)[:, ::-1], 1)[:, ::-1].max(1) + x[:, ::-1][:, -1], TABLE),
+    (lambda x: (0.9 ** np.arange(len(x))[::-1] @ x, (0.9 ** np.arange(x.size - 1, -1, -1) * x).max(), (x[::-1] * 0.9 ** np.arange(x.size)).sum()), ROW),
+    (lambda x, y: (x[::-1] @ y[::-1], np.maximum(x[::-1], y[::-1]).max()), {"x": "l", "y": "l"}),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
 ]
 
@@ -236,7 +243,13 @@ def branching(x):
 
 REFUSED = [
     (branching, ROW, "a branch on the elements", "if x.max() > 0"),
-    (lambda x: float(x.sum()), ROW, "an element as a Python number", "float(x.sum())"),
+    (lambda x: complex(x.sum()), ROW, "an element as a Python number", "complex(x.sum())"),
+    (lambda x: float(x), ROW, "an element as a Python number", "float(x)"), (lambda x: x.sum() if float(x.max()) > 1 else 0, ROW, "a branch on the elements", "if float"),
+    (lambda x: (x * x[::-1]).sum(), ROW, "the other end", "x[::-1]"), (lambda x: (x[:, None] * x[::-1]).sum(), ROW, "from its start and from its end", ""),
+    (lambda x, y: (x[::-1] * y).sum(), {"x": np.zeros(9), "y": np.zeros(9)}, "the other end", "x[::-1]"), (lambda x: x[1:][::-1].sum(), ROW, "no whole axis", "x[1:]"),
+    (lambda x: x[::-1], ROW, "from its end", ""), (lambda x: x[::-1].argmax(), ROW, "a position in a reversed array", ""),
+    (lambda x: np.maximum.accumulate(x[::-1]).sum(), ROW, "a running max from the end", "np.maximum.accumulate"),
+    (lambda x: np.stack([x] * 20).sum(), ROW, "20 arrays side by side", "np.stack"), (lambda x: np.vstack([x, x]).sum(), TABLE, "joined end to end", "np.vstack"),
     (lambda x: max(x, key=abs), ROW, "a Python loop", ""), (lambda x: min(x, 0), ROW, "a branch on the elements", ""),
     (lambda x: sum(v for v in x), ROW, 'a Python loop over axis "l"', "for v in x"),
     (lambda x: range(x.argmax()), ROW, "an element as a position or length", ""),
@@ -309,7 +322,7 @@ def test_a_write_that_others_would_see_is_refused():
 
 
 def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
-    before = np.asarray, np.arange, math.sqrt, max
+    before = np.asarray, np.arange, math.sqrt, max, float
     inside, done = threading.Event(), threading.Event()
 
     def slow(x):
@@ -326,7 +339,7 @@ def test_numpy_is_as_it_was_after_a_trace_that_fails_and_in_other_threads():
         done.set()
         with pytest.raises(ra.OperatorError):
             running.result()
-    assert (np.asarray, np.arange, math.sqrt, max) == before
+    assert (np.asarray, np.arange, math.sqrt, max, float) == before
 
 
 @pytest.mark.parametrize("function, axes, fusable", [

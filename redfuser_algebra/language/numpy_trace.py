@@ -21,6 +21,7 @@ from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.elementwise import regrouped
 from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
+from redfuser_algebra.language.tracing.mirrors import from_the_start
 from redfuser_algebra.language.tracing.patched import letting_arrays_pass
 from redfuser_algebra.language.tracing.place import excerpt
 from redfuser_algebra.language.tracing.stretches import on_whole_axes
@@ -64,7 +65,8 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     others = (asked.traced(lengths, skip)[0] for skip in (1, 2))
     arrays = _agreed(name, first, others)
     order = _order(name, arrays, axes)
-    exprs = [on_whole_axes(rewritten(array.expr, regrouped) if reassociate else array.expr, axes) for array in arrays]
+    exprs = [rewritten(array.expr, regrouped) if reassociate else array.expr for array in arrays]
+    exprs = [from_the_start(on_whole_axes(expr, axes), axes) for expr in exprs]
     exprs, constants = _with_constants(exprs, asked.inputs, axes)
     declared = {key: axes.distinct(own) for key, own in asked.inputs.items()} | {key: own for key, (own, _) in constants.items()}
     exprs, inputs, again = with_copies(exprs, declared)
@@ -193,7 +195,7 @@ class _Asked:
         try:
             arrays = {key: _input(key, axes.distinct(own)) for key, own in self.inputs.items()}
             arrays |= {key: Traced(Expr("param", (), (key,))) for key in self.params}
-            with letting_arrays_pass(), np.errstate(all="ignore"):
+            with letting_arrays_pass(self.function), np.errstate(all="ignore"):
                 return _results(_called(self.name, self.function, arrays | self.fixed)), axes
         except RedfuserError:
             if not axes.fixed:
@@ -275,6 +277,8 @@ def _dimension(name: str, array: Traced, dim: tuple[str, ...], axes: Axes) -> tu
         return (ONE,)
     if len(dim) > 1:
         raise OperatorError(f"a trace of {name}", f"its result has the flattened dimension {written(dim)}", "reshape it back before returning it")
+    if dim[0] in axes.mirrors:
+        raise OperatorError(f"a trace of {name}", f'its result runs over axis "{axes.mirrors[dim[0]]}" from its end', "reverse the result after the call")
     if dim[0] in axes.stretches:
         raise OperatorError(f"a trace of {name}", f'its result has a part of axis "{axes.stretches[dim[0]][0]}"',
                             "return the whole axis, with a number such as 0 where there is no result")

@@ -26,11 +26,22 @@ def aligned(exprs: Sequence[Expr], dims: Sequence[Sequence[Dim]], labels: Sequen
     renames: list[dict[str, str]] = [{} for _ in exprs]
     for label in dict.fromkeys((*order, *(label for own in labels for label in own))):
         here = [(place, dim) for place, own in enumerate(labels) for each, dim in zip(own, dims[place], strict=True) if each == label and dim]
-        found[label] = _meeting(axes, [dim for _, dim in here], taken, what)
+        own = [dim for place, dim in here if not is_of_positions(exprs[place], dim)]
+        found[label] = _meeting(axes, [dim for _, dim in here if dim in own or not _turned(axes, dim, own)], taken, what)
         taken.update(found[label])
         for place, dim in here:
             renames[place] |= {old: new for old, new in zip(dim, found[label], strict=False) if old != new}
     return [_renamed(expr, renaming) for expr, renaming in zip(exprs, renames, strict=True)], found
+
+
+def is_of_positions(expr: Expr, dim: Dim) -> bool:
+    """Whether what differs along a dimension are positions alone, which every axis of that length has."""
+    return len(dim) == 1 and not any(term.op in ("input", "scan") and dim[0] in term.axes for term in subterms(expr))
+
+
+def _turned(axes: Axes, dim: Dim, others: Sequence[Dim]) -> bool:
+    """Whether the axis of a dimension is that of another one from its other end."""
+    return len(dim) == 1 and any(axes.mirrors.get(a) == b for other in others if len(other) == 1 for a, b in ((*dim, *other), (*other, *dim)))
 
 
 def _meeting(axes: Axes, dims: list[Dim], taken: set[str], what: str) -> Dim:
@@ -48,11 +59,16 @@ def _renamed(expr: Expr, axes: dict[str, str]) -> Expr:
     return with_leaves(expr, {}, axes | dict(zip((new for new in axes.values() if new not in axes), free, strict=True))) if axes else expr
 
 
-def moved(expr: Expr, old: str, new: str) -> Expr:
-    """An expression along another axis; what it reduces stays as it is.  Raises OperatorError where it is along both."""
+def moved(expr: Expr, old: str, new: str, position: Expr | None = None) -> Expr:
+    """An expression along another axis; what it reduces stays as it is.  Raises OperatorError where it is along both.
+
+    Its positions become those along the other axis, or `position`.
+    """
     def walk(term: Expr) -> Expr:
         if old not in term.axes:
             return term
+        if term.op == "index" and position is not None:
+            return position
         if not term.args:
             if new in term.axes:
                 raise refused("a diagonal", f"{term} has both of its dimensions", "pass its diagonal as an input")

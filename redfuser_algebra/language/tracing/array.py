@@ -64,7 +64,7 @@ WHY = {name: reason for reason, names in {
     "neighbours along an axis meet": "gradient",
     "an order statistic needs all elements at once": "nanmedian nanquantile nanpercentile unique",
     "how many there are depends on the values": "bincount compress extract delete",
-    "arrays are joined end to end": "concatenate stack vstack hstack column_stack append concat",
+    "arrays are joined end to end": "concatenate hstack append concat",
 }.items() for name in names.split()}
 
 

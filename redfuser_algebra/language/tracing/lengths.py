@@ -32,8 +32,8 @@ NEAR = 16
 class Axes:
     """The axes of one trace: `lengths` by name; `unions` collects the pairs that met, where names may be inferred.
 
-    `origins` names the axis that each copy is a second, independent index over, and `stretches` the axis that each
-    slice is a part of, with the number of elements that it leaves out.  `listed` are the axes of constants written out one
+    `origins` names the axis that each copy is a second, independent index over, `mirrors` the axis that each one runs over
+    from its end, and `stretches` the axis that each slice is a part of, with the number of elements that it leaves out.  `listed` are the axes of constants written out one
     by one; the axes that meet them, `fixed`, have their lengths.  `tables` are arrays of constants that stay arrays, by name.
     """
 
@@ -42,6 +42,7 @@ class Axes:
     unions: list[tuple[str, str]] = field(default_factory=list)
     origins: dict[str, str] = field(default_factory=dict)
     stretches: dict[str, tuple[str, int]] = field(default_factory=dict)
+    mirrors: dict[str, str] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     fixed: dict[str, int] = field(default_factory=dict)
     tables: dict[str, np.ndarray] = field(default_factory=dict)
@@ -75,20 +76,38 @@ class Axes:
             return other
         if len(one) == len(other) == 1 and self._fixes(one[0], other[0]):
             return other if self.origin(one[0]) in self.listed else one
+        if len({name in self.mirrors for name in (*one, *other)}) > 1 and (self.inferred or self._mirrored(*one, *other)):
+            raise refused(f"{what}, where axis {written(one)} meets axis {written(other)}", "each element meets the one as far from the other end",
+                          "pass the reversed array as an input")
         if self.inferred and len(one) == len(other) == 1:
             (axis, left_out), (axis2, left_out2) = (self.stretches.get(dim[0], (dim[0], 0)) for dim in (one, other))
             if left_out == left_out2:
-                self.unions.append((self.origin(axis), self.origin(axis2)))
+                self.unions.append(tuple(self.origin(self.mirrors.get(each, each)) for each in (axis, axis2)))
                 return one
         raise refused(f"{what}, where axis {written(one)} meets axis {written(other)}", "they are different axes",
                       "give them one name if they are the same axis, or transpose the arrays")
+
+    def _mirrored(self, *names: str) -> bool:
+        """Whether some axes are one from its start and from its end."""
+        origins = {self.origin(name) for name in names}
+        return any(self.mirrors.get(name) in origins for name in origins)
+
+    def mirror(self, axis: str) -> str:
+        """The axis from its end."""
+        if axis in self.mirrors:
+            return self.mirrors[axis]
+        name = f"{axis}_reversed"
+        while name in self.lengths and self.mirrors.get(name) != axis:
+            name += "_"
+        self.mirrors[name], self.lengths[name] = axis, self.lengths[axis]
+        return name
 
     def _fixes(self, one: str, other: str) -> bool:
         """Whether one of two axes is that of listed constants, whose length the other then has."""
         one, other = sorted(map(self.origin, (one, other)), key=self.listed.__contains__)
         found = other in self.listed and one not in self.listed and one not in self.stretches
         if found:
-            self.fix(one, self.lengths[other])
+            self.fix(self.mirrors.get(one, one), self.lengths[other])
         return found
 
     def table(self, array: np.ndarray) -> str:
@@ -127,16 +146,17 @@ class Axes:
     @property
     def known_lengths(self) -> list[tuple[str, int]]:
         """The axes whose lengths are this trace's own, with these."""
-        return [(axis, length) for axis, length in self.lengths.items() if length >= SMALLEST and axis not in self.origins and axis not in self.stretches]
+        return [(axis, length) for axis, length in self.lengths.items()
+                if length >= SMALLEST and not any(axis in made for made in (self.origins, self.stretches, self.mirrors))]
 
     def axis_of(self, number: float) -> str | None:
         """The axis of the inputs that has this length in this trace."""
-        found = [axis for axis, length in self.lengths.items() if length == number and length >= SMALLEST]
+        found = [axis for axis, length in self.lengths.items() if length == number and length >= SMALLEST and axis not in self.mirrors]
         return found[0] if found else None
 
     def dims_of(self, shape: Sequence[int], what: str) -> tuple[Dim, ...]:
         """The dimensions of an array of this shape that code made from lengths.  Raises OperatorError if they are none."""
-        by_length = {length: axis for axis, length in self.lengths.items() if axis not in self.origins} | {1: ""}
+        by_length = {length: axis for axis, length in self.lengths.items() if axis not in self.origins and axis not in self.mirrors} | {1: ""}
         for length in {*shape} - by_length.keys():
             if length <= LISTED:
                 by_length[length] = self.listing(length)

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import reduce, wraps
+from inspect import unwrap
 from threading import RLock
 from unittest.mock import patch
 
@@ -18,8 +19,10 @@ import numpy as np
 
 from redfuser_algebra.language.functions import index
 from redfuser_algebra.language.tracing.array import Length, Traced, elementwise
+from redfuser_algebra.language.tracing.kinds import KINDS
 from redfuser_algebra.language.tracing.lengths import current
 from redfuser_algebra.language.tracing.selected import Selected
+from redfuser_algebra.language.tracing.stacked import is_listed, stacked
 
 _CONVERSIONS = ("asarray", "asanyarray", "array", "ascontiguousarray", "asfortranarray", "atleast_1d")
 _MATH = {"sqrt": "sqrt", "exp": "exp", "log": "log", "log2": "log2", "log1p": "log1p", "expm1": "expm1", "sin": "sin", "cos": "cos",
@@ -30,6 +33,8 @@ _lock = RLock()
 def _converting(original: Callable) -> Callable:
     @wraps(original)
     def stand_in(value: object = None, *args: object, dtype: object = None, **options: object) -> object:
+        if is_listed(value):
+            value = stacked(value)
         if isinstance(value, Traced):
             dtype = args[0] if args else dtype
             return value if dtype is None else value.astype(dtype)
@@ -59,16 +64,15 @@ def _extreme(original: Callable, beats: Callable) -> Callable:
 
 
 def _arange(original: Callable) -> Callable:
-    """A range over a whole axis is the positions along it."""
+    """A range over a whole axis, upwards or downwards, is the positions along it."""
     @wraps(original)
     def stand_in(*numbers: object, **options: object) -> object:
-        if len(numbers) <= 2 and set(options) <= {"dtype"}:
-            start, stop = (0, *numbers) if len(numbers) == 1 else numbers or (0, 0)
-            whole = isinstance(start, Length | int) and isinstance(stop, Length | int)
-            found = current.get().axis_of(int(stop) - int(start)) if whole else None
+        start, stop, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3] if numbers else (0, 0, 0)
+        if step in (1, -1) and all(isinstance(each, Length | int) for each in (start, stop)) and set(options) <= {"dtype"}:
+            found = current.get().axis_of((int(stop) - int(start)) * int(step))
             if found is not None:
                 positions = Traced(index(found), ((found,),))
-                return positions if isinstance(start, int) and start == 0 else positions + start
+                return start - positions if step < 0 else positions if isinstance(start, int) and start == 0 else positions + start
         return original(*map(_plain, numbers), **options)
 
     return stand_in
@@ -96,10 +100,22 @@ def _plain(number: object) -> object:
     return int(number) if isinstance(number, Length) else number
 
 
+def _modules(function: Callable) -> Iterator[dict[str, object]]:
+    """The names that a function's own module gives to things, and those of what it wraps."""
+    for each in (function, unwrap(function), getattr(function, "func", None), getattr(type(function), "__call__", None)):
+        if isinstance(names := getattr(each, "__globals__", None), dict):
+            yield names
+
+
 @contextmanager
-def letting_arrays_pass() -> Iterator[None]:
-    """While this holds, conversions leave traced arrays alone, ranges, `len` and `math` know lengths, and `min` and `max` choose."""
+def letting_arrays_pass(function: Callable) -> Iterator[None]:
+    """While this holds, conversions leave traced arrays alone, ranges, `len` and `math` know lengths, and `min` and `max` choose.
+
+    In the module of the function, so do `float`, `int` and `bool`: others take them for Python's types.
+    """
     with _lock, ExitStack() as stack:
+        for names in _modules(function):
+            stack.enter_context(patch.dict(names, {name: kind for name, kind in KINDS.items() if name not in names}))
         for name in _CONVERSIONS:
             stack.enter_context(patch.object(np, name, _converting(getattr(np, name))))
         stack.enter_context(patch.object(np, "arange", _arange(np.arange)))

@@ -13,6 +13,7 @@ from redfuser_algebra.language.expr import Expr, call
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted, together
 from redfuser_algebra.language.tracing.elementwise import truth
 from redfuser_algebra.language.tracing.lengths import broadcast, current
+from redfuser_algebra.language.tracing.mirrors import from_the_end
 from redfuser_algebra.language.tracing.place import refused
 
 Axis = int | tuple[int, ...] | None
@@ -247,6 +248,8 @@ def _running(monoid: str) -> Callable[..., Traced]:
         if len(a.dims[place]) != 1 or place < 0:
             raise refused("a running reduction of a flattened array", "it goes along one axis", "give axis=")
         axis = a.dims[place][0]
+        if axis in current.get().mirrors:
+            return Traced(from_the_end(monoid, a.expr, axis), a.dims)
         expr = ra.where(ra.index(axis) >= 0, a.expr, RUNNING[monoid][1]) if axis in current.get().stretches else a.expr
         return Traced(recurrence.cumulative(monoid, expr, axis), a.dims)
 

@@ -15,18 +15,21 @@ from redfuser_algebra.language.recurrence import previous
 from redfuser_algebra.language.tracing.alignment import moved
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted
 from redfuser_algebra.language.tracing.lengths import LISTED, Axes, Dim, current, written
+from redfuser_algebra.language.tracing.mirrors import reversed_along
 from redfuser_algebra.language.tracing.place import refused
 
 
 def part_of(expr: Expr, dim: Dim, part: slice) -> tuple[Expr, Dim]:
-    """What a slice takes of a dimension.  Raises OperatorError unless it leaves out a few elements at the ends."""
+    """What a slice takes of a dimension.  Raises OperatorError unless it leaves out a few elements at the ends, or reverses all."""
     axes = current.get()
     length = axes.length(dim)
+    if (part.start, part.stop, part.step) == (None, None, -1):
+        return reversed_along(expr, dim)
     start, stop, step = part.indices(length)
     before, after = start, length - stop
     if (before, after, step) == (0, 0, 1):
         return expr, dim
-    if step != 1 or len(dim) != 1 or not 0 <= before + after <= LISTED:
+    if step != 1 or len(dim) != 1 or dim[0] in axes.mirrors or not 0 <= before + after <= LISTED:
         raise refused(f"a slice of axis {written(dim)}", "it takes more than a few elements away",
                       "mask the elements: where=, or np.where over np.arange")
     axis, name = dim[0], axes.stretch(dim[0], before + after)
