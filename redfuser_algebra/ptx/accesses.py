@@ -25,6 +25,17 @@ def fast(function: Callable) -> Callable:
         return njit(function)
 
 
+@cache
+def elementwise_fast(function: Callable, *signatures: str) -> Callable:
+    """The function of numbers as one of arrays, like NumPy's own; kept as those above are."""
+    from numba import vectorize
+
+    try:
+        return vectorize(list(signatures), cache=True)(function)
+    except RuntimeError:
+        return vectorize(list(signatures))(function)
+
+
 def fault(notes: np.ndarray, offsets: np.ndarray, active: np.ndarray, base: np.ndarray, span: int, size: int, wanted: int, marked: int) -> int:
     """What is wrong with the first access that is: its alignment, that it leaves the `span` bytes from its base on, or that its bytes
     lack notes which are `wanted`; 0 if nothing is.  Bytes get the note `marked`."""

@@ -1,12 +1,14 @@
 """Sums, products, quotients, extremes and special functions of each thread's own numbers."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
+from redfuser_algebra.ptx.accesses import elementwise_fast
 from redfuser_algebra.ptx.decode import Decoder, Mask, Step, elementwise, instruction
 from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction
 
@@ -15,21 +17,36 @@ if TYPE_CHECKING:
 
 Unary = Callable[[np.ndarray], np.ndarray]
 
+SMALLEST = np.finfo(np.float32).smallest_normal
+"""The smallest float32 number that is not subnormal."""
+
 ROUGHNESS = 2.0**-22
 """Largest relative error of the approximate float32 functions (PTX ISA: ex2, lg2, rcp, rsqrt are within about 2^-22)."""
 
 
-def flushed(x: np.ndarray) -> np.ndarray:
+def _flushed(x: float) -> float:
     """Subnormal float32 numbers become zeros of their sign."""
-    x = np.asarray(x, np.float32)
-    return np.where(np.abs(x) < np.finfo(np.float32).smallest_normal, np.copysign(np.float32(0), x), x)
+    return math.copysign(np.float32(0), x) if abs(x) < SMALLEST else x
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    """a·b + c of float32 numbers by way of float64; of float64 numbers in two steps."""
+    return np.float64(a) * np.float64(b) + np.float64(c)
 
 
 def flushing(i: Instruction, function: Callable) -> Callable:
     """A function of float32 numbers; where the instruction says so, subnormals are 0 before and after it."""
     if "ftz" not in i.forms or i.type != "f32":
         return function
+    flushed = elementwise_fast(_flushed, "f4(f4)")
     return lambda *given: flushed(function(*map(flushed, given)))
+
+
+def _fusing(type_: str) -> Callable:
+    """What multiplies and adds numbers of a type."""
+    if type_ in ("f32", "f64", "bf16", "bf16x2"):
+        return elementwise_fast(_fused, "f4(f4,f4,f4)", "f8(f8,f8,f8)")
+    return lambda a, b, c: a * b + c
 
 
 def upper_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -57,7 +74,7 @@ def multiply(i: Instruction, d: Decoder) -> Step:
     if "cc" in i.forms:
         return with_carry(i, d)
     if i.type.startswith("f"):
-        return elementwise(i, d, flushing(i, np.multiply if i.name == "mul" else _fused))
+        return elementwise(i, d, flushing(i, np.multiply if i.name == "mul" else _fusing(i.type)))
     wide = "wide" in i.forms
     result = _wide(i.type) if wide else i.type
     dtype = np.dtype(NUMPY_TYPES[result])
@@ -71,14 +88,8 @@ def multiply(i: Instruction, d: Decoder) -> Step:
 def fused_multiply_add(i: Instruction, d: Decoder) -> Step:
     """One rounding; of float64 two, as NumPy has no fused operation."""
     if i.type in ("f16x2", "bf16x2", "bf16"):
-        return _packed(i, d, _fused)
-    return elementwise(i, d, flushing(i, _fused))
-
-
-def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    if a.dtype != np.float32:
-        return a * b + c
-    return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
+        return _packed(i, d, _fusing(i.type))
+    return elementwise(i, d, flushing(i, _fusing(i.type)))
 
 
 _BINARY = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}

@@ -6,7 +6,9 @@ A step is a function of (group, mask); mask None means every thread.  `TABLE` ha
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,8 +40,8 @@ def instruction(*names: str) -> Callable:
 class Decoder:
     """Operands of one kernel.  `slots` are the (register, dtype) pairs that steps use; a group has an array for each."""
 
-    def __init__(self, kernel: Kernel, arguments: dict[str, np.generic], arrays: dict[str, int]) -> None:
-        self.kernel, self.arguments, self.arrays = kernel, arguments, arrays
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
         self.slots: dict[tuple[str, str], int] = {}
 
     def step(self, i: Instruction) -> Step:
@@ -85,6 +87,8 @@ class Decoder:
             return lambda g: g.special[name].astype(dtype)
         if operand in self.kernel.registers:
             return self._register(operand, dtype)
+        if operand in self.kernel.arrays:
+            return lambda g: dtype.type(g.machine.arrays[operand])
         value = self._constant(operand, type_, dtype)
         return lambda g: value
 
@@ -98,7 +102,7 @@ class Decoder:
         return lambda g: g.slots[whole].astype(narrow).view(dtype)
 
     def _constant(self, operand: str, type_: str, dtype: np.dtype) -> np.generic:
-        places = self.kernel.shared | self.kernel.local | self.arrays
+        places = self.kernel.shared | self.kernel.local
         if operand in places:
             return dtype.type(places[operand])
         for prefix, bits in (("0f", "u4"), ("0d", "u8")):
@@ -118,16 +122,30 @@ class Decoder:
         if operand == "_":
             return lambda g, mask, value: None
         dtype = np.dtype(NUMPY_TYPES[type_])
-        width = self.width(operand)
-        own = dtype if dtype.itemsize >= width or dtype == "?" else np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}{width}")
+        own = self._held(operand, dtype)
         bits = dtype.kind == "f" and own.kind != "f"
         slot = self.slot(operand, own.str[-2:].strip("|"))
 
         def put(g: Group, mask: Mask, value: np.ndarray) -> None:
             value = np.asarray(value, dtype).view(f"u{dtype.itemsize}") if bits else value
-            np.copyto(g.slots[slot], value, casting="unsafe", where=True if mask is None else mask)
+            if mask is None:
+                g.slots[slot][:] = value
+            else:
+                np.copyto(g.slots[slot], value, casting="unsafe", where=mask)
 
         return put
+
+    def _held(self, operand: str, dtype: np.dtype) -> np.dtype:
+        """The dtype as which a register gets a value of a dtype: of its own width."""
+        width = self.width(operand)
+        return dtype if dtype.itemsize >= width or dtype == "?" else np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}{width}")
+
+    def place(self, operand: str, type_: str) -> int | None:
+        """The slot that a value of a type can be computed right into; None where it has to be extended, or goes nowhere."""
+        dtype = np.dtype(NUMPY_TYPES[type_])
+        if operand == "_" or self._held(operand, dtype) != dtype:
+            return None
+        return self.slot(operand, dtype.str[-2:].strip("|"))
 
     def address(self, operand: str) -> Read:
         """The address in [base + offset], as 64-bit integers."""
@@ -136,8 +154,11 @@ class Decoder:
             raise PtxError(f"cannot read the address {operand!r}", "look at the PTX")
         offset = int(m[2] or "0", 0)
         if m[1] not in self.kernel.registers:
-            fixed = np.int64(int(self._constant(m[1], "u64", np.dtype("u8"))) + offset)
-            return lambda g: np.full(g.count, fixed)
+            fixed = self.read(m[1], "u64")
+            return lambda g: np.full(g.count, np.int64(int(fixed(g)) + offset))
+        if self.width(m[1]) == 8:
+            whole = self.read(m[1], "s64")
+            return (lambda g: whole(g) + offset) if offset else whole
         base = self.read(m[1], f"u{8 * self.width(m[1])}")
         return lambda g: base(g).astype(np.int64) + offset
 
@@ -152,10 +173,13 @@ class Decoder:
 
 def elementwise(i: Instruction, d: Decoder, function: Callable[..., np.ndarray], reads: Sequence[str] | str = "", writes: str = "") -> Step:
     """A step that computes its first operand from the others, thread by thread; types are the instruction's unless given."""
-    sources = i.operands[1:]
+    sources, result = i.operands[1:], writes or i.type
     types = [reads or i.type] * len(sources) if isinstance(reads, str) else reads
     read = [d.read(operand, type_) for operand, type_ in zip(sources, types, strict=True)]
-    write = d.write(i.operands[0], writes or i.type)
+    place = d.place(i.operands[0], result) if hasattr(function, "nout") else None
+    if place is not None:
+        return _in_place(function, read, place)
+    write = d.write(i.operands[0], result)
 
     def step(g: Group, mask: Mask) -> None:
         write(g, mask, function(*(each(g) for each in read)))
@@ -163,3 +187,32 @@ def elementwise(i: Instruction, d: Decoder, function: Callable[..., np.ndarray],
     return step
 
 
+def _in_place(function: np.ufunc, read: Sequence[Read], place: int) -> Step:
+    """A step that computes a function of NumPy's kind right into a register."""
+    def step(g: Group, mask: Mask) -> None:
+        if mask is None:
+            function(*[each(g) for each in read], out=g.slots[place])
+        else:
+            np.copyto(g.slots[place], function(*[each(g) for each in read]), where=mask)
+
+    return step
+
+
+class Program:
+    """A kernel decoded: for each basic block its steps, its end, what guards that, and how often it has each opcode; where each
+    register lies in the bytes of a thread, and how many these are."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.decoder = kernel, Decoder(kernel)
+        self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
+        self.ends = [block[-1] for block in kernel.blocks]
+        self.guards = [self.decoder.guard(end) if end.guard else None for end in self.ends]
+        widths = {name: self.decoder.width(name) for name, _ in self.decoder.slots}
+        self.places, self.bytes = _places(widths), sum(widths.values())
+        self.opcodes = [Counter(".".join((i.name, *i.forms)) for i in block) for block in kernel.blocks]
+
+
+def _places(widths: dict[str, int]) -> dict[str, int]:
+    """Where registers of these widths begin in the bytes of a thread: the wide ones first, so that all are aligned."""
+    ordered = sorted(widths, key=widths.__getitem__, reverse=True)
+    return dict(zip(ordered, accumulate((widths[name] for name in ordered), initial=0), strict=False))

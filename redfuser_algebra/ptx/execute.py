@@ -11,10 +11,10 @@ import numpy as np
 
 from redfuser_algebra.ptx.alike import unified
 from redfuser_algebra.ptx.compile import Compiled, arguments, linked, translated
+from redfuser_algebra.ptx.decode import Program
 from redfuser_algebra.ptx.kept import keep, kept
 from redfuser_algebra.ptx.machine import Counts, Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
-from redfuser_algebra.ptx.text import Kernel
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class KernelFile:
     text: str
     made: dict[tuple, Compiled] = field(default_factory=dict)
     code: dict[tuple, bytes] = field(default_factory=dict)
-    read: dict[str, Kernel] = field(default_factory=dict)
+    read: dict[str, Program] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class KernelFile:
             self.made[architecture, chosen] = binary
         return self.made[architecture, chosen]
 
-    def _kernel(self, ptx: str) -> Kernel:
+    def _program(self, ptx: str) -> Program:
         if ptx not in self.read:
             self.read[ptx] = read_kernel(ptx)
         return self.read[ptx]
@@ -83,7 +83,7 @@ class KernelFile:
         memory, counts, ran = GlobalMemory(), Counts(), []
         parameters, addresses = arguments(memory, flat, moved, range(len(before), len(flat)))
         for binary, blocks, threads in self.binaries(given, architecture):
-            counts = counts.joined(Machine(self._kernel(binary.ptx), memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
+            counts = counts.joined(Machine(self._program(binary.ptx), memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
             ran.append((binary, threads))
         results = [memory.array(address, shape, array.dtype) for address, shape, array in zip(addresses[-len(outputs):], shapes, outputs, strict=True)]
         return Executed(tuple(results), counts, tuple(ran))

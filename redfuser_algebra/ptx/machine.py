@@ -7,19 +7,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
-from itertools import accumulate
 
 import numpy as np
 
 from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp, warpgroup  # noqa: F401  (each enters its instructions)
 from redfuser_algebra.ptx.accesses import LANES
-from redfuser_algebra.ptx.decode import Decoder, Mask, Step
+from redfuser_algebra.ptx.decode import Mask, Program
 from redfuser_algebra.ptx.inline import without_calls
-from redfuser_algebra.ptx.memory import ALLOCATED, GlobalMemory, Memory, SharedMemory, Traffic
-from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, Kernel, PtxError, parse, uncommented
+from redfuser_algebra.ptx.memory import ALLOCATED, BASES, GlobalMemory, Memory, SharedMemory, Traffic, Window
+from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, PtxError, parse, uncommented
 
 ENDLESS = 2_000_000
 """Blocks of instructions after which a launch is taken to be endless."""
+
+
+SIDE_BY_SIDE = 2048
+"""Threads that step side by side at most, where that takes fewer than a block: with many more, registers leave the cache."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,14 @@ class Mode:
 
     `together`: all warps step side by side, which is fast; otherwise the warps of a block run one at a time, in random order
     between barriers.  `races`: two warps may not touch the same shared place between barriers if one stores.  `rough`: fast
-    approximations err as far as their documentation allows.  `batch` blocks run side by side.
+    approximations err as far as their documentation allows.  At most `batch` blocks run side by side.
     """
 
     together: bool = True
     races: bool = True
     rough: bool = False
     counts: bool = True
-    batch: int = 8
+    batch: int = 64
     seed: int = 0
 
 
@@ -57,28 +60,22 @@ class Counts:
         return Counts(sums, self.warps + other.warps)
 
 
-def read_kernel(ptx: str) -> Kernel:
-    """The first kernel of a module, with what it calls written out."""
-    return parse(without_calls(uncommented(ptx)))
+def read_kernel(ptx: str) -> Program:
+    """The first kernel of a module, with what it calls written out, decoded."""
+    return Program(parse(without_calls(uncommented(ptx))))
 
 
 class Machine:
     """A kernel made ready to be launched with its arguments: one number per parameter, in order."""
 
-    def __init__(self, kernel: Kernel, memory: GlobalMemory, arguments: Sequence[float], mode: Mode | None = None) -> None:
-        if len(arguments) != len(kernel.parameters):
-            raise PtxError(f"{len(arguments)} arguments for {len(kernel.parameters)} parameters", "give one number per parameter")
-        self.kernel, self.memory, self.mode = kernel, memory, mode or Mode()
-        arrays = {name: memory.place(np.frombuffer(data, np.uint8)) for name, data in kernel.arrays.items()}
-        given = {name: np.dtype(NUMPY_TYPES[type_]).type(value) for (name, type_), value in zip(kernel.parameters, arguments, strict=True)}
-        self.decoder = Decoder(kernel, given, arrays)
-        self.steps: list[list[Step]] = [[self.decoder.step(i) for i in block] for block in kernel.blocks]
-        self.ends = [block[-1] for block in kernel.blocks]
-        self.guards = [self.decoder.guard(end) if end.guard else None for end in self.ends]
-        widths = {name: self.decoder.width(name) for name, _ in self.decoder.slots}
-        self.places, self.bytes = _places(widths), sum(widths.values())
-        self.opcodes = [Counter(".".join((i.name, *i.forms)) for i in block) for block in kernel.blocks]
-        self.visits, self.counts = np.zeros(len(kernel.blocks), np.int64), Counts()
+    def __init__(self, program: Program, memory: GlobalMemory, arguments: Sequence[float], mode: Mode | None = None) -> None:
+        self.program, self.kernel, self.memory, self.mode = program, program.kernel, memory, mode or Mode()
+        parameters = self.kernel.parameters
+        if len(arguments) != len(parameters):
+            raise PtxError(f"{len(arguments)} arguments for {len(parameters)} parameters", "give one number per parameter")
+        self.arrays = {name: memory.place(np.frombuffer(data, np.uint8)) for name, data in self.kernel.arrays.items()}
+        self.arguments = {name: np.dtype(NUMPY_TYPES[type_]).type(value) for (name, type_), value in zip(parameters, arguments, strict=True)}
+        self.visits, self.counts = np.zeros(len(self.kernel.blocks), np.int64), Counts()
         self.random = np.random.default_rng(self.mode.seed)
 
     def launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int = 0) -> Counts:
@@ -89,11 +86,16 @@ class Machine:
             raise PtxError(f"{self.threads} threads in a block", "launch whole warps")
         blocks = int(np.prod(grid))
         with np.errstate(all="ignore"):
-            for first in range(0, blocks, self.mode.batch):
-                self._run(first, min(self.mode.batch, blocks - first))
-        for opcodes, warps in zip(self.opcodes, self.visits, strict=True):
+            many = self._at_once()
+            for first in range(0, blocks, many):
+                self._run(first, min(many, blocks - first))
+        for opcodes, warps in zip(self.program.opcodes, self.visits, strict=True):
             self.counts.warps.update({opcode: times * int(warps) for opcode, times in opcodes.items() if warps})
         return self.counts
+
+    def _at_once(self) -> int:
+        """How many blocks run side by side: as many as a group has room for."""
+        return max(1, min(self.mode.batch, SIDE_BY_SIDE // (self.threads if self.mode.together else LANES)))
 
     def _run(self, first: int, blocks: int) -> None:
         size = -(-max(self.kernel.shared_bytes + self.dynamic, 16) // 16) * 16
@@ -125,10 +127,10 @@ class Machine:
         places, waiting = np.empty((blocks, self.threads), np.int32), np.empty((blocks, self.threads), bool)
         for group in groups:
             places.flat[group.lanes], waiting.flat[group.lanes] = group.places(), group.waiting & ~group.dead
-        for block in range(blocks):
-            if len(np.unique(places[block][waiting[block]])) > 1:
-                raise PtxError("threads of a block wait at different barriers", "no barrier may stand under a condition that threads differ in")
-            self.shared.forget(block)
+        first = np.where(waiting, places, np.iinfo(np.int32).max).min(1)
+        if (waiting & (places != first[:, None])).any():
+            raise PtxError("threads of a block wait at different barriers", "no barrier may stand under a condition that threads differ in")
+        self.shared.forget()
         self._tell(groups, blocks)
         for group in groups:
             group.waiting[:] = False
@@ -146,12 +148,6 @@ class Machine:
             for write, all_, there, _ in group.votes:
                 write(group, there, (~others if all_ else some)[group.lanes])
             group.votes.clear()
-
-
-def _places(widths: dict[str, int]) -> dict[str, int]:
-    """Where registers of these widths begin in the bytes of a thread: the wide ones first, so that all are aligned."""
-    ordered = sorted(widths, key=widths.__getitem__, reverse=True)
-    return dict(zip(ordered, accumulate((widths[name] for name in ordered), initial=0), strict=False))
 
 
 class Group:
@@ -172,14 +168,22 @@ class Group:
         self.pending: list = []
         self.votes: list = []
         self.shared_base = self.lanes // machine.threads * machine.shared.size
-        self.local_base = self.lanes * machine.local_size
-        self.every, self.nothing = np.ones(count, bool), np.zeros(count, np.int64)
-        registers = np.full(machine.bytes * count, 255, np.uint8)
-        self.slots = [registers[machine.places[name] * count:][:np.dtype(dtype).itemsize * count].view(dtype) for name, dtype in machine.decoder.slots]
-        for (_, dtype), slot in zip(machine.decoder.slots, self.slots, strict=True):
+        self.every = np.ones(count, bool)
+        self.windows = self._windows()
+        program = machine.program
+        registers = np.full(program.bytes * count, 255, np.uint8)
+        self.slots = [registers[program.places[name] * count:][:np.dtype(dtype).itemsize * count].view(dtype) for name, dtype in program.decoder.slots]
+        for (_, dtype), slot in zip(program.decoder.slots, self.slots, strict=True):
             if dtype == "?":
                 slot[:] = False
         self.special = self._special(first_block)
+
+    def _windows(self) -> dict[str, Window]:
+        """What these threads see of each state space."""
+        machine, local_base = self.machine, self.lanes * self.machine.local_size
+        whole = Window(machine.memory, -BASES["global"], np.zeros(self.count, np.int64), machine.memory.bytes.size)
+        return {"shared": Window(machine.shared, self.shared_base, self.shared_base, machine.shared.size),
+                "local": Window(machine.local, local_base, local_base, machine.local_size), "global": whole, "const": whole}
 
     def _special(self, first_block: int) -> dict[str, np.ndarray]:
         machine = self.machine
@@ -206,16 +210,16 @@ class Group:
                 here = int(self.place[ready].min())
                 mask = ready & (self.place == here)
                 mask = None if mask.all() else mask
-            for step in machine.steps[here]:
+            for step in machine.program.steps[here]:
                 step(self, mask)
             if self.mode.counts:
                 machine.visits[here] += self.count // LANES if mask is None else int(mask.reshape(-1, LANES).any(1).sum())
-            self._leave(here, mask, machine.ends[here])
+            self._leave(here, mask, machine.program.ends[here])
         raise PtxError(f"no end after {ENDLESS} blocks of instructions", "the kernel has an endless loop")
 
     def _leave(self, here: int, mask: Mask, end: Instruction) -> None:
         """Go on from the end of a basic block."""
-        guard = self.machine.guards[here]
+        guard = self.machine.program.guards[here]
         if end.name == "bra":
             target = self.machine.kernel.labels[end.operands[0]]
             self._branch(mask, target, here + 1, None if guard is None else guard(self))

@@ -32,13 +32,15 @@ class Memory:
         self.space = space
         self.bytes = np.full(size, fill, np.uint8)
         self.notes = np.zeros(size, np.uint8)
-        self.views: dict[str, np.ndarray] = {}
+        self.views: dict[tuple[str, int], np.ndarray] = {}
 
-    def view(self, dtype: str) -> np.ndarray:
-        """All bytes as numbers of a type."""
-        if dtype not in self.views:
-            self.views[dtype] = self.bytes.view(dtype)
-        return self.views[dtype]
+    def view(self, dtype: str, many: int = 0) -> np.ndarray:
+        """All bytes as numbers of a type, or as rows of so many, of which the last may be missing."""
+        if (dtype, many) not in self.views:
+            row = max(many, 1) * np.dtype(dtype).itemsize
+            values = self.bytes[:self.bytes.size // row * row].view(dtype)
+            self.views[dtype, many] = values.reshape(-1, many) if many else values
+        return self.views[dtype, many]
 
     def check(self, offsets: np.ndarray, active: np.ndarray, base: np.ndarray, span: int, size: int, wanted: int, what: str, marked: int = 0) -> None:
         """Raise PtxError unless the accesses of active threads lie in the `span` bytes behind their bases and have the notes `wanted`;
@@ -58,6 +60,16 @@ class Memory:
         if (notes & PENDING).any():
             raise PtxError(f"a {what} in {self.space} memory where an asynchronous copy is still under way")
         raise PtxError(f"a {what} of {size} bytes in {self.space} memory that nothing has written")
+
+
+@dataclass(frozen=True)
+class Window:
+    """What threads see of a memory: `shift` takes an address to an offset, and each may touch `span` bytes from its base on."""
+
+    memory: Memory
+    shift: np.ndarray | int
+    base: np.ndarray
+    span: int
 
 
 class GlobalMemory(Memory):
@@ -106,11 +118,10 @@ class SharedMemory(Memory):
             raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
                            "the kernel lacks a barrier")
 
-    def forget(self, block: int) -> None:
-        """A barrier of a block: what it touched before it is settled."""
-        part = slice(block * self.size, (block + 1) * self.size)
-        self.writer[part] = 0
-        self.readers[part] = 0
+    def forget(self) -> None:
+        """A barrier of all blocks: what they touched before it is settled."""
+        self.writer[:] = 0
+        self.readers[:] = 0
 
 
 @dataclass

@@ -22,33 +22,25 @@ def reached(g: Group, space: str, address: np.ndarray, mask: Mask) -> tuple[Memo
             raise PtxError("a generic address that lies in no state space, or threads that differ in it")
         space = WINDOWS[int(windows[0])]
         address = address - BASES[space] if space in ("shared", "local") else address
-    memory = {"shared": g.machine.shared, "local": g.machine.local}.get(space, g.machine.memory)
-    base = {"shared": g.shared_base, "local": g.local_base}.get(space)
-    offsets = address - BASES["global"] if base is None else address + base
-    return memory, offsets if mask is None else np.where(mask, offsets, 0 if base is None else base)
+    window = g.windows[space]
+    offsets = address + window.shift
+    return window.memory, offsets if mask is None else np.where(mask, offsets, window.base)
 
 
 def touch(g: Group, memory: Memory, offsets: np.ndarray, size: int, mask: Mask, stores: bool, what: str, kind: str = "") -> None:
     """Check an access of active threads, remember it, and count it."""
-    active = g.every if mask is None else mask
-    base, span = _window(g, memory)
-    memory.check(offsets, active, base, span, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what, WRITTEN * stores)
+    active, window = g.every if mask is None else mask, g.windows[memory.space]
+    memory.check(offsets, active, window.base, window.span, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what, WRITTEN * stores)
     if isinstance(memory, SharedMemory) and g.mode.races:
         memory.note_access(offsets, active, size, g.warps, stores)
-    if g.mode.counts and active.any():
+    if g.mode.counts and (mask is None or mask.any()):
         traffic = g.counts.of(f"{memory.space} {kind or ('store' if stores else 'load')}")
         if memory.space == "shared":
-            count_passes(traffic, offsets - base, active, size, g.lanes)
+            count_passes(traffic, offsets - window.base, active, size, g.lanes)
         elif memory.space == "global":
             count_sectors(traffic, offsets, active, size, g.lanes)
         else:
             traffic.bytes += int(active.sum()) * size
-
-
-def _window(g: Group, memory: Memory) -> tuple[np.ndarray, int]:
-    """Where the memory of each thread begins, and its bytes."""
-    windows = {"shared": (g.shared_base, g.machine.shared.size), "local": (g.local_base, g.machine.local_size)}
-    return windows.get(memory.space, (g.nothing, memory.bytes.size))
 
 
 @instruction("ld", "ldu")
@@ -57,17 +49,18 @@ def load(i: Instruction, d: Decoder) -> Step:
     targets = d.targets(i.operands[0], i.type)
     if i.space == "param":
         name = i.operands[1].strip("[] ")
-        value = d.read(_cell(name, d), i.type) if name.startswith("%") else lambda g: d.arguments[name]
+        value = d.read(_cell(name, d), i.type) if name.startswith("%") else lambda g: g.machine.arguments[name]
         return lambda g, mask: targets[0](g, mask, value(g))
     address, dtype, space = d.address(i.operands[1]), NUMPY_TYPES[i.type], i.space
-    size = np.dtype(dtype).itemsize
+    size, many = np.dtype(dtype).itemsize, len(targets)
+    shift = (size * many).bit_length() - 1
 
     def step(g: Group, mask: Mask) -> None:
         memory, offsets = reached(g, space, address(g), mask)
-        touch(g, memory, offsets, size * len(targets), mask, False, "load")
-        values, first = memory.view(dtype), offsets // size
+        touch(g, memory, offsets, size * many, mask, False, "load")
+        found = memory.view(dtype, many).take(offsets >> shift, 0)
         for place, write in enumerate(targets):
-            write(g, mask, values[first + place])
+            write(g, mask, found[:, place])
 
     return step
 
@@ -88,14 +81,15 @@ def store(i: Instruction, d: Decoder) -> Step:
         return lambda g, mask: write(g, mask, value(g))
     address, dtype, space = d.address(i.operands[0]), NUMPY_TYPES[i.type], i.space
     sources, size = d.vector(i.operands[1], i.type), np.dtype(dtype).itemsize
+    shift = (size * len(sources)).bit_length() - 1
 
     def step(g: Group, mask: Mask) -> None:
         memory, offsets = reached(g, space, address(g), mask)
         touch(g, memory, offsets, size * len(sources), mask, True, "store")
         active = slice(None) if mask is None else mask
-        values, first = memory.view(dtype), offsets[active] // size
+        values, first = memory.view(dtype, len(sources)), offsets[active] >> shift
         for place, read in enumerate(sources):
-            values[first + place] = np.broadcast_to(read(g), (g.count,))[active]
+            values[first, place] = np.broadcast_to(read(g), (g.count,))[active]
 
     return step
 
@@ -112,23 +106,27 @@ def copy(i: Instruction, d: Decoder) -> Step:
     given = d.read(i.operands[3], "u32") if len(i.operands) > 3 else lambda g: np.int64(size)
 
     def step(g: Group, mask: Mask) -> None:
-        every = np.ones(g.count, bool) if mask is None else mask
-        taken = np.broadcast_to(given(g).astype(np.int64), (g.count,))
-        if taken[every].max(initial=0) > size or not np.isin(taken[every], (0, size)).all():
+        every = g.every if mask is None else mask
+        taken = np.broadcast_to(given(g), (g.count,))
+        reads = every & (taken == size)
+        if (every & ~reads & (taken != 0)).any():
             raise PtxError("cp.async of part of its bytes", "copy all of them, or none and let zeros be filled in")
-        reads = every & (taken > 0)
         memory, offsets = reached(g, "global", source(g), reads)
         shared, places = reached(g, "shared", to(g), mask)
         touch(g, memory, offsets, size, reads, False, "asynchronous load", "async load")
         touch(g, shared, places, size, mask, True, "asynchronous store", "async store")
-        span = np.arange(size)
-        data = np.where(reads[:, None], memory.bytes[np.where(reads, offsets, 256)[:, None] + span], 0).astype(np.uint8)
-        into = places[:, None] + span
-        shared.bytes[into[every]] = 0xFF
-        shared.notes[into[every]] = ALLOCATED | PENDING
-        g.pending.append((every.copy(), g.committed.copy(), into, data))
+        data = memory.view("u1", size).take(offsets // size, 0)
+        data[~reads] = 0
+        _fill(shared, places[every], size, 0xFF, ALLOCATED | PENDING)
+        g.pending.append((every.copy(), g.committed.copy(), places, data))
 
     return step
+
+
+def _fill(memory: Memory, places: np.ndarray, size: int, data: np.ndarray | int, notes: int) -> None:
+    """So many bytes at each place, which are aligned to that, become `data`, and their notes `notes`."""
+    memory.view("u1", size)[places // size] = data
+    memory.notes.reshape(-1, size)[places // size] = notes
 
 
 def _commit(g: Group, mask: Mask) -> None:
@@ -138,14 +136,12 @@ def _commit(g: Group, mask: Mask) -> None:
 def _wait(g: Group, mask: Mask, left: int | None) -> None:
     """Let copies of all but the last `left` groups arrive; of all of them if it is None."""
     still = []
-    for open_, group, into, data in g.pending:
+    for open_, group, places, data in g.pending:
         done = open_.copy() if left is None else open_ & (group < g.committed - left)
         done = done if mask is None else done & mask
-        places = into[done]
-        g.machine.shared.bytes[places] = data[done]
-        g.machine.shared.notes[places] = ALLOCATED | WRITTEN
+        _fill(g.machine.shared, places[done], data.shape[1], data[done], ALLOCATED | WRITTEN)
         if (open_ & ~done).any():
-            still.append((open_ & ~done, group, into, data))
+            still.append((open_ & ~done, group, places, data))
     g.pending = still
 
 
@@ -167,7 +163,7 @@ def atomic(i: Instruction, d: Decoder) -> Step:
         memory, offsets = reached(g, space, address(g), mask)
         size = np.dtype(dtype).itemsize
         active = np.arange(g.count) if mask is None else np.flatnonzero(mask)
-        memory.check(offsets, g.every if mask is None else mask, *_window(g, memory), size, ALLOCATED | WRITTEN, "atomic access")
+        memory.check(offsets, g.every if mask is None else mask, g.windows[memory.space].base, g.windows[memory.space].span, size, ALLOCATED | WRITTEN, "atomic access")
         given = [np.broadcast_to(read(g), (g.count,)) for read in values]
         view, old = memory.view(dtype), np.zeros(g.count, dtype)
         for lane in active:

@@ -1,6 +1,7 @@
 """What the threads of a warp do together: shuffles, votes, matrix fragments, tensor cores; and what does nothing here."""
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,22 +58,29 @@ def shuffle(i: Instruction, d: Decoder) -> Step:
     write = d.write(target, "b32")
     told = d.write(predicate[0], "pred") if predicate else None
     value, by, clamp = (d.read(operand, "b32") for operand in i.operands[1:4])
+    sources = cache(lambda count, by, clamp: _sources(mode, count, by, clamp))
 
     def step(g: Group, mask: Mask) -> None:
         whole_warps(mask, "shfl.sync")
-        lane = np.arange(g.count) % LANES
-        step_ = np.broadcast_to(by(g).astype(np.int64), (g.count,)) & 31
-        limits = np.broadcast_to(clamp(g).astype(np.int64), (g.count,))
-        segment, most = limits >> 8 & 31, limits & 31
-        last, first = lane & segment | most & ~segment, lane & segment
-        source = {"bfly": lane ^ step_, "down": lane + step_, "up": lane - step_, "idx": first | step_ & ~segment}[mode]
-        valid = source >= last if mode == "up" else source <= last
-        source = np.where(valid, source, lane)
-        write(g, mask, np.broadcast_to(value(g), (g.count,))[(np.arange(g.count) & ~31) + source])
+        far, limits = by(g), clamp(g)
+        alike = far.ndim == 0 and limits.ndim == 0
+        source, valid = sources(g.count, far, limits) if alike else _sources(mode, g.count, far, limits)
+        write(g, mask, np.broadcast_to(value(g), (g.count,))[source])
         if told:
             told(g, mask, valid)
 
     return step
+
+
+def _sources(mode: str, count: int, by: np.ndarray, clamp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whom each of the threads gets its value from, and whether that is one of its segment."""
+    lane = np.arange(count) % LANES
+    step, limits = by.astype(np.int64) & 31, clamp.astype(np.int64)
+    segment, most = limits >> 8 & 31, limits & 31
+    last, first = lane & segment | most & ~segment, lane & segment
+    source = {"bfly": lane ^ step, "down": lane + step, "up": lane - step, "idx": first | step & ~segment}[mode]
+    valid = source >= last if mode == "up" else source <= last
+    return (np.arange(count) & ~31) + np.where(valid, source, lane), valid
 
 
 @instruction("vote", "activemask")
