@@ -110,18 +110,18 @@ class SharedMemory(Memory):
         self.size = size
         self.notes[:] = ALLOCATED
         self.writer = np.zeros(size * blocks, np.uint8)
-        self.readers = np.zeros(size * blocks, np.uint32)
+        self.reader = np.zeros(size * blocks, np.uint8)
 
     def note_access(self, offsets: np.ndarray, active: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
         """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores."""
-        if fast(collision)(self.writer, self.readers, offsets, active, size, warps, stores):
+        if fast(collision)(self.writer, self.reader, offsets, active, size, warps, stores):
             raise PtxError("a race in shared memory: two warps touch the same place, one stores, and no barrier is between",
                            "the kernel lacks a barrier")
 
     def forget(self) -> None:
         """A barrier of all blocks: what they touched before it is settled."""
         self.writer[:] = 0
-        self.readers[:] = 0
+        self.reader[:] = 0
 
 
 @dataclass
