@@ -21,7 +21,7 @@ ENDLESS = 2_000_000
 """Blocks of instructions after which a launch is taken to be endless."""
 
 
-SIDE_BY_SIDE = 2048
+SIDE_BY_SIDE = 4096
 """Threads that step side by side at most, where that takes fewer than a block: with many more, registers leave the cache."""
 
 
