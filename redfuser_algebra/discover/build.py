@@ -89,7 +89,8 @@ def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) 
 def _renamed(recurred: Recurred, rename: Callable[[Expr], Expr]) -> Recurred:
     """A record over the final names of components."""
     between, begins = (tuple((key, rename(value)) for key, value in pairs) for pairs in (recurred.between, recurred.begins))
-    return replace(recurred, entries=tuple(tuple(map(rename, row)) for row in recurred.entries), between=between, begins=begins)
+    reached = None if recurred.reached is None else rename(recurred.reached)
+    return replace(recurred, entries=tuple(tuple(map(rename, row)) for row in recurred.entries), between=between, begins=begins, reached=reached)
 
 
 def prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:

@@ -124,7 +124,8 @@ class Recurred:
     result is φ number `row`.  `entries` is the matrix of a part, over components.  Where a step sees the element before,
     `between` says what its terms are between two parts, and `begins` what they are at the first element of all.
     Where the states are fractions, the result is φ number `row` over φ number `below`, and `fractions` holds each state
-    with its step as written and the fraction of other states that it is.
+    with its step as written and the fraction of other states that it is.  Where the result is a function of φ number `row`,
+    `reached` is what that comes to over the components.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Recurred:
     begins: tuple[tuple[Expr, Expr], ...] = ()
     below: int | None = None
     fractions: tuple[tuple[Expr, Expr, Expr], ...] = ()
+    reached: Expr | None = None
 
 
 PLACES = 600

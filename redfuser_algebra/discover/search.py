@@ -27,6 +27,7 @@ from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Recurred
 from redfuser_algebra.discover.fractions import projective
 from redfuser_algebra.discover.kept_matrices import Kept, kept, recurred
+from redfuser_algebra.discover.logarithms import logarithmic
 from redfuser_algebra.discover.ordered import matrices
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
 from redfuser_algebra.discover.polynomials import NotClosed
@@ -181,12 +182,14 @@ class Search:
         return reduce(lambda value, end: value + (end - end), known, self._solved_in_order(reduction, found))
 
     def _solved_in_order(self, reduction: Reduction, found: Recurrence) -> Expr:
-        """What a matrix comes to that follows a recurrence, one of its exponentials, or one of fractions.  Raises Unmoved."""
+        """What a matrix comes to that follows a recurrence, one of its exponentials, logarithms or fractions.  Raises Unmoved."""
         try:
             return self._followed(reduction, found)
         except NotClosed as refusal:
-            value = self._exponentiated(reduction, found)
-            return self._fraction(reduction, found, refusal) if value is None else value
+            for other in (self._exponentiated, self._logarithmic):
+                if (value := other(reduction, found)) is not None:
+                    return value
+            return self._fraction(reduction, found, refusal)
 
     def _followed(self, reduction: Reduction, found: Recurrence) -> Expr:
         """What a matrix comes to that follows a recurrence.  Raises NotClosed."""
@@ -200,6 +203,16 @@ class Search:
         if over is not None:
             with suppress(NotClosed):
                 return self._followed(reduction, over)
+        return None
+
+    def _logarithmic(self, reduction: Reduction, found: Recurrence) -> Expr | None:
+        """What a matrix of logarithms comes to, or None."""
+        over = logarithmic(found, self.facts, self.axis)
+        if over is not None:
+            with suppress(NotClosed):
+                matrix, k = self._matrix(reduction, over.found)
+                self.recurrences.append(replace(recurred(reduction.name, k, matrix), reached=matrix.read(k)))
+                return over.back(matrix.read(k))
         return None
 
     def _fraction(self, reduction: Reduction, found: Recurrence, refusal: NotClosed) -> Expr:

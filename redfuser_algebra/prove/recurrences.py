@@ -39,7 +39,7 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
         parts.insert(1, _at(recurred.rows, dict(recurred.between)))
     yield from _pairs("two parts", _at(recurred.entries, joins), reduce(lambda a, b: _product(semiring, a, b), parts))
     whole = recurred.entries if not recurred.between else _product(semiring, recurred.entries, _at(recurred.rows, dict(recurred.begins)))
-    value = {result.name: result.value for result in form.results}[recurred.name]
+    value = {result.name: result.value for result in form.results}[recurred.name] if recurred.reached is None else recurred.reached
     seen = value.args[2] if value.op == "where" and value.args[0] is call("equal", Expr("size", (), (form.axis,)), 0) else value
     starts = [substitute(function, dict(recurred.starts)) for function in recurred.basis]
     read = _combination(semiring, whole[recurred.row], starts)
