@@ -169,18 +169,18 @@ def make(rows, wide, step, n_d, n_v):
     span, pieces = -(-rows * wide // 32) * 32, -(-lanes // wide)
     words_K = n_d
     ring_K = ring * words_K
-    room_K = -(-ring_K // 32) * 32 + wide % 32
+    room_K = -(-ring_K // 32) * 32 + max(wide, words_K | 1) % 32
     all_K = rows * room_K
     words_V = n_v
     ring_V = ring * words_V
-    room_V = -(-ring_V // 32) * 32 + wide % 32
+    room_V = -(-ring_V // 32) * 32 + max(wide, words_V | 1) % 32
     all_V = rows * room_V
     words_f = 1
     ring_f = ring * words_f
-    room_f = -(-ring_f // 32) * 32 + wide % 32
+    room_f = -(-ring_f // 32) * 32 + max(wide, words_f | 1) % 32
     all_f = rows * room_f
     words_q = n_d
-    room_q = -(-words_q // 32) * 32 + wide % 32
+    room_q = -(-words_q // 32) * 32 + max(wide, words_q | 1) % 32
     all_q = rows * room_q
 
     @cuda.jit(launch_bounds=(span, 1))
@@ -297,7 +297,7 @@ def plan(q, K, V, f):
     wide, state = min(lanes, 256), 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    room = lambda words: -(-words // 32) * 32 + wide % 32
+    room = lambda words: -(-words // 32) * 32 + 32
     needed = lambda ring: 4 * room(ring * sizes['d']) + 4 * room(ring * sizes['v']) + 4 * room(ring * 1) + 4 * room(sizes['d'])
     most = min(max(8, items // 128), 2 * items - 1, 32, max(1, 256 // wide))
     shapes = [(rows, step) for rows in (32, 16, 8, 4, 2, 1) for step in (4 * DELAY, 2 * DELAY, DELAY) if rows <= most]

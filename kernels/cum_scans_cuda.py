@@ -70,229 +70,338 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-@intrinsic
-def unrolled(context):
-    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
-    def emit(context, builder, signature, args):
-        def branch(target):
-            del builder.branch
-            jump, module = builder.branch(target), builder.module
-            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
-            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
-            mark.operands = (mark, hint)
-            jump.set_metadata("llvm.loop", mark)
-            return jump
-        builder.branch = branch
-        return context.get_dummy_value()
-    return types.none(), emit
+def over_lanes(both):
+    """What `both` makes of the values of so many lanes; every lane gets it."""
+    @cuda.jit(device=True, forceinline=True)
+    def of_all(value, width):
+        for step in range(5):
+            by = width >> step + 1
+            if by > 0:
+                value = both(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, by))
+        return value
+    return of_all
+
+sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
+prod_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: a * b))
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
 
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
-@cuda.jit(device=True)
-def first_like(origins, row):
-    """The first of neighbouring rows that begin where this one does."""
-    while row > 0 and origins[row - 1] == origins[row]:
-        row -= 1
-    return row
-
-@cuda.jit(device=True)
-def turned(word, ring):
-    """Where a word lies in a ring of so many."""
-    return np.uint32(word) % np.uint32(ring)
-
-def staging(load, kind, size):
-    """What fills rings with numbers of so many bytes, eight of a thread at a time; rows that begin at one place have one ring."""
+def unstaging(store, size):
+    """What writes a tile of numbers of so many bytes from shared memory, from `low` to `high`."""
     @cuda.jit(device=True)
-    def staged(cells, room, origins, rows, first, count, ring, length, sector, thread, span):
-        """Words from `first` on, counted from where the sector begins in which the row does; beside the row there is 0."""
-        held = cuda.local.array(8, kind)
-        for turn in range(0, rows * count, 8 * span):
-            for k in range(8):
-                number = i4(turn + k * span + thread)
-                row = sel(number < rows * count, i4(number // count), i4(0))
-                origin = origins[row]
-                word = i4(first + number % count - origin % sector // size)
-                there = number < rows * count and 0 <= word and word < length and (row == 0 or origins[row - 1] != origin)
-                held[k] = load(origin + word * size, there)
-                unrolled()
-            for k in range(8):
-                number = i4(turn + k * span + thread)
-                if number < rows * count:
-                    cells[i4(number // count * room) + turned(first + number % count, ring)] = held[k]
-                unrolled()
-    return staged
+    def unstaged(cells, pointer, low, high, steps, shift, mask, thread, span):
+        for step in range(steps):
+            word = i4(step * span + thread)
+            if word >= low and word < high:
+                store(pointer + word * size, cells[np.uint32(word ^ i4(word >> shift & mask))])
+    return unstaged
 
-def flushing(store, size):
-    """What writes numbers of so many bytes from rings to memory."""
-    @cuda.jit(device=True)
-    def flushed(cells, room, begin, rows, first, count, ring, length, thread, span):
-        """Words from `first` on, counted from where the sector begins in which the row does; rows lie one behind the other from `begin` on."""
-        for number in range(thread, rows * count, span):
-            row, place = i4(number // count), i4(first + number % count)
-            origin = begin + row * length * size
-            word = place - origin % 32 // size
-            if 0 <= word and word < length:
-                store(origin + word * size, cells[i4(row * room) + turned(place, ring)])
-    return flushed
+unstage_real = unstaging(store_one, 4)
 
-stage_rows = staging(load_one, f4, 4)
-flush_rows = flushing(store_one, 4)
-
-SIZE, DELAY = 4, 8
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, cells_x, words_x, skew_x, ring_x, at):
-    seen = i4(seen_old + 1)
+def fold(seen_old, s_old, h2_old, h3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, cells_k, skew_k, shift_k, mask_k):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
+    if many == 0:
+        return seen_old, s_old, h2_old, h3_old
+    seen = i4(seen_old + many)
     s = s_old
     s_it = 0.0
-    s_it = s_it + f8(sel(True, cells_x[turned(at * words_x + skew_x, ring_x)], f4(0.0)))
+    h2 = h2_old
+    h2_it = 1.0
+    h3 = h3_old
+    h3_it = 0.0
+    for i_l in range(slots):
+        t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t1, f4(0.0)))
+        h2_it = h2_it * sel(i4(first + thread * slots + i_l) < i4(length), 1.0 + 0.1 * f8(t1), 1.0)
+        t5 = f8(cells_k[cell(thread * slots + i_l, 1, skew_k, shift_k, mask_k)]) * f8(t1)
+        h3_it = h3_it + sel(i4(first + thread * slots + i_l) < i4(length), t5, 0.0)
     s = s + s_it
-    return seen, s
+    h2 = h2 * h2_it
+    h3 = h3 + h3_it
+    return seen, s, h2, h3
 
 
 @cuda.jit(device=True)
-def finish(seen, s):
+def combine(seen_old, s_old, h2_old, h3_old, width):
+    seen = sum_over(seen_old, width)
+    s = sum_over(s_old, width)
+    h2 = prod_over(h2_old, width)
+    h3 = sum_over(h3_old, width)
+    return seen, s, h2, h3
+
+
+@cuda.jit(device=True)
+def finish(seen, s, h2, h3):
     return s
 
 
 @cuda.jit(device=True)
-def begin():
+def join(seen_a, s_a, h2_a, h3_a, seen_b, s_b, h2_b, h3_b):
+    if seen_a == 0:
+        return seen_b, s_b, h2_b, h3_b
+    if seen_b == 0:
+        return seen_a, s_a, h2_a, h3_a
+    seen = i4(seen_a + seen_b)
+    s = s_a + s_b
+    h2 = h2_a * h2_b
+    h3 = h3_a + h3_b
+    return seen, s, h2, h3
+
+
+@cuda.jit(device=True)
+def scan(seen_old, s_old, h2_old, h3_old, width, lane):
+    seen, s, h2, h3 = seen_old, s_old, h2_old, h3_old
+    for step in range(5):
+        by = 1 << step
+        if by < width:
+            seen_a = cuda.shfl_up_sync(4294967295, seen, by)
+            s_a = cuda.shfl_up_sync(4294967295, s, by)
+            h2_a = cuda.shfl_up_sync(4294967295, h2, by)
+            h3_a = cuda.shfl_up_sync(4294967295, h3, by)
+            if lane >= by:
+                seen, s, h2, h3 = join(seen_a, s_a, h2_a, h3_a, seen, s, h2, h3)
+    return seen, s, h2, h3
+
+
+@cuda.jit(device=True)
+def initial():
     return 0.0, 1.0, 0.0
 
 
 @cuda.jit(device=True)
-def walk(words_out_0, skew_out_0, ring_out_0, cells_out_0, c1, cells_x, words_x, skew_x, ring_x, at, live, words_out_1, skew_out_1, ring_out_1, cells_out_1, c12, words_out_2, skew_out_2, ring_out_2, cells_out_2, words_out_3, skew_out_3, ring_out_3, cells_out_3, s, words_out_4, skew_out_4, ring_out_4, cells_out_4, c13, cells_k, words_k, skew_k, ring_k):
-    t1 = cells_x[turned(at * words_x + skew_x, ring_x)]
-    t2 = c1 + f8(t1)
-    if live:
-        cells_out_0[turned(at * words_out_0 + skew_out_0, ring_out_0)] = f4(t2)
-    t5 = c12 * (1.0 + 0.1 * f8(t1))
-    if live:
-        cells_out_1[turned(at * words_out_1 + skew_out_1, ring_out_1)] = f4(t5)
-    if live:
-        cells_out_2[turned(at * words_out_2 + skew_out_2, ring_out_2)] = f4(c1)
-    t6 = s - c1
-    if live:
-        cells_out_3[turned(at * words_out_3 + skew_out_3, ring_out_3)] = f4(t6)
-    t9 = c13 + f8(cells_k[turned(at * words_k + skew_k, ring_k)]) * f8(t1)
-    if live:
-        cells_out_4[turned(at * words_out_4 + skew_out_4, ring_out_4)] = f4(t9)
-    c1, c12, c13 = t2, t5, t9
+def value_h(s):
+    return s
+
+
+@cuda.jit(device=True)
+def resume(seen, s, h2, h3, c1_start, c12_start, c13_start):
+    if seen == 0:
+        return c1_start, c12_start, c13_start
+    h = value_h(s)
+    return h, h2, h3
+
+
+@cuda.jit(device=True)
+def see(c1, c12, c13, cells_out_0, skew_out_0, shift_out_0, mask_out_0, cells_x, skew_x, shift_x, mask_x, thread, slots, cells_out_1, skew_out_1, shift_out_1, mask_out_1, cells_out_2, skew_out_2, shift_out_2, mask_out_2, cells_out_3, skew_out_3, shift_out_3, mask_out_3, s, cells_out_4, skew_out_4, shift_out_4, mask_out_4, cells_k, skew_k, shift_k, mask_k, first, length):
+    for i_l in range(slots):
+        if i4(first + thread * slots + i_l) < i4(length):
+            t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t2 = c1 + f8(t1)
+            cells_out_0[cell(thread * slots + i_l, 1, skew_out_0, shift_out_0, mask_out_0)] = f4(t2)
+            t5 = c12 * (1.0 + 0.1 * f8(t1))
+            cells_out_1[cell(thread * slots + i_l, 1, skew_out_1, shift_out_1, mask_out_1)] = f4(t5)
+            cells_out_2[cell(thread * slots + i_l, 1, skew_out_2, shift_out_2, mask_out_2)] = f4(c1)
+            cells_out_3[cell(thread * slots + i_l, 1, skew_out_3, shift_out_3, mask_out_3)] = f4(s - c1)
+            t9 = c13 + f8(cells_k[cell(thread * slots + i_l, 1, skew_k, shift_k, mask_k)]) * f8(t1)
+            cells_out_4[cell(thread * slots + i_l, 1, skew_out_4, shift_out_4, mask_out_4)] = f4(t9)
+            c1, c12, c13 = t2, t5, t9
     return c1, c12, c13
 
 
 @cache
-def make(rows, wide, step):
-    """The kernel in which so many rows share a block, a thread for each of `wide` columns; `step` elements of a row come at a time."""
-    ring, lanes = step + 2 * DELAY, 1
-    span, pieces = -(-rows * wide // 32) * 32, -(-lanes // wide)
+def make(warps, stage, slots):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
     words_x = 1
-    ring_x = ring * words_x
-    room_x = -(-ring_x // 32) * 32 + wide % 32
-    all_x = rows * room_x
+    shift_x, mask_x = turns_of(slots * words_x, 32)
+    steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
+    room_x = max(steps_x * span, 1)
     words_k = 1
-    ring_k = ring * words_k
-    room_k = -(-ring_k // 32) * 32 + wide % 32
-    all_k = rows * room_k
-    words_out_0 = 1
-    ring_out_0 = ring * words_out_0
-    room_out_0 = -(-ring_out_0 // 32) * 32 + wide % 32
-    all_out_0 = rows * room_out_0
-    words_out_1 = 1
-    ring_out_1 = ring * words_out_1
-    room_out_1 = -(-ring_out_1 // 32) * 32 + wide % 32
-    all_out_1 = rows * room_out_1
-    words_out_2 = 1
-    ring_out_2 = ring * words_out_2
-    room_out_2 = -(-ring_out_2 // 32) * 32 + wide % 32
-    all_out_2 = rows * room_out_2
-    words_out_3 = 1
-    ring_out_3 = ring * words_out_3
-    room_out_3 = -(-ring_out_3 // 32) * 32 + wide % 32
-    all_out_3 = rows * room_out_3
-    words_out_4 = 1
-    ring_out_4 = ring * words_out_4
-    room_out_4 = -(-ring_out_4 // 32) * 32 + wide % 32
-    all_out_4 = rows * room_out_4
+    shift_k, mask_k = turns_of(slots * words_k, 32)
+    steps_k = 0 if joins else -(-(slots * span * words_k + 32 // SIZE) // span)
+    room_k = max(steps_k * span, 1)
+    shift_out_0, mask_out_0 = turns_of(slots, 32)
+    steps_out_0 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_0 = steps_out_0 * span
+    shift_out_1, mask_out_1 = turns_of(slots, 32)
+    steps_out_1 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_1 = steps_out_1 * span
+    shift_out_2, mask_out_2 = turns_of(slots, 32)
+    steps_out_2 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_2 = steps_out_2 * span
+    shift_out_3, mask_out_3 = turns_of(slots, 32)
+    steps_out_3 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_3 = steps_out_3 * span
+    shift_out_4, mask_out_4 = turns_of(slots, 32)
+    steps_out_4 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_4 = steps_out_4 * span
 
-    @cuda.jit(launch_bounds=(span, 1))
-    def kernel(x, s_x, k, s_k, n_l, items, out_0, out_1, out_2, out_3, out_4):
-        thread = i4(cuda.threadIdx.x)
-        mine, column = i4(thread // wide), i8(thread % wide + cuda.blockIdx.x % pieces * wide)
-        start = i8(cuda.blockIdx.x // pieces) * rows
-        present = i4(min(items - start, rows))
-        live = mine < present and column < lanes
-        mine = sel(mine < present, mine, i4(0))
-        item = start + mine
-        rest = item
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, k, s_k, n_l, items, parts, piece, out_0, out_1, out_2, out_3, out_4):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
         o_x = rest * s_x
         p_x = address(x) + o_x * SIZE
         o_k = rest * s_k
         p_k = address(k) + o_k * SIZE
-        all_cells_x = cuda.shared.array(all_x, f4)
-        origins_x = cuda.shared.array(rows, i8)
-        origin_x = p_x
-        if thread == mine * wide:
-            origins_x[mine] = origin_x
-        all_cells_k = cuda.shared.array(all_k, f4)
-        origins_k = cuda.shared.array(rows, i8)
-        origin_k = p_k
-        if thread == mine * wide:
-            origins_k[mine] = origin_k
-        all_cells_out_0 = cuda.shared.array(all_out_0, f4)
-        begin_out_0 = address(out_0) + start * n_l * words_out_0 * 4
-        skew_out_0 = i4((begin_out_0 + mine * n_l * words_out_0 * 4) % 32 // 4)
-        cells_out_0 = all_cells_out_0[mine * room_out_0:]
-        all_cells_out_1 = cuda.shared.array(all_out_1, f4)
-        begin_out_1 = address(out_1) + start * n_l * words_out_1 * 4
-        skew_out_1 = i4((begin_out_1 + mine * n_l * words_out_1 * 4) % 32 // 4)
-        cells_out_1 = all_cells_out_1[mine * room_out_1:]
-        all_cells_out_2 = cuda.shared.array(all_out_2, f4)
-        begin_out_2 = address(out_2) + start * n_l * words_out_2 * 4
-        skew_out_2 = i4((begin_out_2 + mine * n_l * words_out_2 * 4) % 32 // 4)
-        cells_out_2 = all_cells_out_2[mine * room_out_2:]
-        all_cells_out_3 = cuda.shared.array(all_out_3, f4)
-        begin_out_3 = address(out_3) + start * n_l * words_out_3 * 4
-        skew_out_3 = i4((begin_out_3 + mine * n_l * words_out_3 * 4) % 32 // 4)
-        cells_out_3 = all_cells_out_3[mine * room_out_3:]
-        all_cells_out_4 = cuda.shared.array(all_out_4, f4)
-        begin_out_4 = address(out_4) + start * n_l * words_out_4 * 4
-        skew_out_4 = i4((begin_out_4 + mine * n_l * words_out_4 * 4) % 32 // 4)
-        cells_out_4 = all_cells_out_4[mine * room_out_4:]
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_x = cuda.shared.array(room_x, f4)
+        cells_k = cuda.shared.array(room_k, f4)
+        cells_out_0 = cuda.shared.array(room_out_0, f4)
+        lead_out_0 = address(out_0) + item * n_l * SIZE
+        skew_out_0 = lead_out_0 // SIZE % (32 // SIZE)
+        cells_out_1 = cuda.shared.array(room_out_1, f4)
+        lead_out_1 = address(out_1) + item * n_l * SIZE
+        skew_out_1 = lead_out_1 // SIZE % (32 // SIZE)
+        cells_out_2 = cuda.shared.array(room_out_2, f4)
+        lead_out_2 = address(out_2) + item * n_l * SIZE
+        skew_out_2 = lead_out_2 // SIZE % (32 // SIZE)
+        cells_out_3 = cuda.shared.array(room_out_3, f4)
+        lead_out_3 = address(out_3) + item * n_l * SIZE
+        skew_out_3 = lead_out_3 // SIZE % (32 // SIZE)
+        cells_out_4 = cuda.shared.array(room_out_4, f4)
+        lead_out_4 = address(out_4) + item * n_l * SIZE
+        skew_out_4 = lead_out_4 // SIZE % (32 // SIZE)
+        seen, s, h2, h3 = i4(0), 0.0, 1.0, 0.0
+        first, more = i8(0), True
+        while more:
+            cuda.syncthreads()
+            lead = p_x + (begin + first) * words_x * SIZE
+            skew_x = lead // SIZE % (32 // SIZE)
+            stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+            lead = p_k + (begin + first) * words_k * SIZE
+            skew_k = lead // SIZE % (32 // SIZE)
+            stage_real(cells_k, lead - skew_k * SIZE, skew_k, skew_k + min(slots * span, length - first) * words_k, steps_k, shift_k, mask_k, thread, span)
+            cuda.syncthreads()
+            seen, s, h2, h3 = fold(seen, s, h2, h3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, cells_k, skew_k, shift_k, mask_k)
+            seen, s, h2, h3 = combine(seen, s, h2, h3, 32)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_s = cuda.shared.array(32, f8)
+            shared_h2 = cuda.shared.array(32, f8)
+            shared_h3 = cuda.shared.array(32, f8)
+            if not alone:
+                if lane == 0:
+                    shared_seen[warp] = seen
+                    shared_s[warp] = s
+                    shared_h2[warp] = h2
+                    shared_h3[warp] = h3
+                cuda.syncthreads()
+                if warp == 0:
+                    seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
+                    s = sel(lane < warps, shared_s[lane % warps], 0.0)
+                    h2 = sel(lane < warps, shared_h2[lane % warps], 1.0)
+                    h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
+                    seen, s, h2, h3 = combine(seen, s, h2, h3, warps)
+            first += slots * span
+            more = first < length
+            seen = sel(thread == 0, seen, i4(0))
+            s = sel(thread == 0, s, 0.0)
+            h2 = sel(thread == 0, h2, 1.0)
+            h3 = sel(thread == 0, h3, 0.0)
+        place = sel(alone, i8(cuda.threadIdx.x) >> 5, i8(0))
+        final_s = cuda.shared.array(ROWS, f8)
+        if warp == 0 or alone:
+            s = finish(seen, s, h2, h3)
+            if thread == 0:
+                final_s[place] = s
         cuda.syncthreads()
-        own = first_like(origins_x, mine)
-        cells_x = all_cells_x[own * room_x:]
-        skew_x = i4(origin_x % 32 // 4)
-        own = first_like(origins_k, mine)
-        cells_k = all_cells_k[own * room_k:]
-        skew_k = i4(origin_k % 32 // 4)
-        seen, s = i4(0), 0.0
-        for turn in range(0, n_l + 2 * DELAY, step):
+        s = final_s[place]
+        s_whole = s
+        c1_start, c12_start, c13_start = initial()
+        seen, s, h2, h3 = i4(0), 0.0, 1.0, 0.0
+        first, more = i8(0), True
+        while more:
             cuda.syncthreads()
-            stage_rows(all_cells_x, room_x, origins_x, present, i4(turn) * words_x, step * words_x, ring_x, n_l * words_x, 32, thread, span)
-            stage_rows(all_cells_k, room_k, origins_k, present, i4(turn) * words_k, step * words_k, ring_k, n_l * words_k, 32, thread, span)
+            lead = p_x + (begin + first) * words_x * SIZE
+            skew_x = lead // SIZE % (32 // SIZE)
+            stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+            lead = p_k + (begin + first) * words_k * SIZE
+            skew_k = lead // SIZE % (32 // SIZE)
+            stage_real(cells_k, lead - skew_k * SIZE, skew_k, skew_k + min(slots * span, length - first) * words_k, steps_k, shift_k, mask_k, thread, span)
             cuda.syncthreads()
-            for at in range(turn - DELAY - skew_x // words_x, turn + step - DELAY - skew_x // words_x):
-                if 0 <= at < n_l:
-                    seen, s = fold(seen, s, cells_x, words_x, skew_x, ring_x, at)
-        s = finish(seen, s)
-        c1, c12, c13 = begin()
-        for turn in range(0, n_l + 3 * DELAY, step):
+            seen_first, s_first, h2_first, h3_first = seen, s, h2, h3
+            seen, s, h2, h3 = fold(seen, s, h2, h3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, cells_k, skew_k, shift_k, mask_k)
+            seen, s, h2, h3 = scan(seen, s, h2, h3, 32, lane)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_s = cuda.shared.array(32, f8)
+            shared_h2 = cuda.shared.array(32, f8)
+            shared_h3 = cuda.shared.array(32, f8)
+            seen_above, s_above, h2_above, h3_above = i4(0), 0.0, 1.0, 0.0
+            if not alone:
+                if lane == 31:
+                    shared_seen[warp] = seen
+                    shared_s[warp] = s
+                    shared_h2[warp] = h2
+                    shared_h3[warp] = h3
+                cuda.syncthreads()
+                seen_all, s_all, h2_all, h3_all = sel(lane < warps, shared_seen[lane % warps], i4(0)), sel(lane < warps, shared_s[lane % warps], 0.0), sel(lane < warps, shared_h2[lane % warps], 1.0), sel(lane < warps, shared_h3[lane % warps], 0.0)
+                seen_all, s_all, h2_all, h3_all = scan(seen_all, s_all, h2_all, h3_all, warps, lane)
+                seen_above = cuda.shfl_sync(0xFFFFFFFF, seen_all, max(warp - 1, 0))
+                s_above = cuda.shfl_sync(0xFFFFFFFF, s_all, max(warp - 1, 0))
+                h2_above = cuda.shfl_sync(0xFFFFFFFF, h2_all, max(warp - 1, 0))
+                h3_above = cuda.shfl_sync(0xFFFFFFFF, h3_all, max(warp - 1, 0))
+                seen_above, s_above, h2_above, h3_above = sel(warp > 0, seen_above, i4(0)), sel(warp > 0, s_above, 0.0), sel(warp > 0, h2_above, 1.0), sel(warp > 0, h3_above, 0.0)
+            seen_up = cuda.shfl_up_sync(0xFFFFFFFF, seen, 1)
+            s_up = cuda.shfl_up_sync(0xFFFFFFFF, s, 1)
+            h2_up = cuda.shfl_up_sync(0xFFFFFFFF, h2, 1)
+            h3_up = cuda.shfl_up_sync(0xFFFFFFFF, h3, 1)
+            seen_up, s_up, h2_up, h3_up = sel(lane > 0, seen_up, i4(0)), sel(lane > 0, s_up, 0.0), sel(lane > 0, h2_up, 1.0), sel(lane > 0, h3_up, 0.0)
+            seen_before, s_before, h2_before, h3_before = join(seen_above, s_above, h2_above, h3_above, seen_up, s_up, h2_up, h3_up)
+            seen_before, s_before, h2_before, h3_before = sel(thread == 0, seen_first, seen_before), sel(thread == 0, s_first, s_before), sel(thread == 0, h2_first, h2_before), sel(thread == 0, h3_first, h3_before)
+            c1, c12, c13 = resume(seen_before, s_before, h2_before, h3_before, c1_start, c12_start, c13_start)
+            c1, c12, c13 = see(c1, c12, c13, cells_out_0, skew_out_0, shift_out_0, mask_out_0, cells_x, skew_x, shift_x, mask_x, thread, slots, cells_out_1, skew_out_1, shift_out_1, mask_out_1, cells_out_2, skew_out_2, shift_out_2, mask_out_2, cells_out_3, skew_out_3, shift_out_3, mask_out_3, s_whole, cells_out_4, skew_out_4, shift_out_4, mask_out_4, cells_k, skew_k, shift_k, mask_k, first, length)
             cuda.syncthreads()
-            stage_rows(all_cells_x, room_x, origins_x, present, i4(turn) * words_x, step * words_x, ring_x, n_l * words_x, 32, thread, span)
-            stage_rows(all_cells_k, room_k, origins_k, present, i4(turn) * words_k, step * words_k, ring_k, n_l * words_k, 32, thread, span)
-            cuda.syncthreads()
-            for at in range(turn - DELAY - skew_x // words_x, turn + step - DELAY - skew_x // words_x):
-                if 0 <= at < n_l:
-                    c1, c12, c13 = walk(words_out_0, skew_out_0, ring_out_0, cells_out_0, c1, cells_x, words_x, skew_x, ring_x, at, live, words_out_1, skew_out_1, ring_out_1, cells_out_1, c12, words_out_2, skew_out_2, ring_out_2, cells_out_2, words_out_3, skew_out_3, ring_out_3, cells_out_3, s, words_out_4, skew_out_4, ring_out_4, cells_out_4, c13, cells_k, words_k, skew_k, ring_k)
-            cuda.syncthreads()
-            flush_rows(all_cells_out_0, room_out_0, begin_out_0, present, i4(turn - 2 * DELAY) * words_out_0, step * words_out_0, ring_out_0, n_l * words_out_0, thread, span)
-            flush_rows(all_cells_out_1, room_out_1, begin_out_1, present, i4(turn - 2 * DELAY) * words_out_1, step * words_out_1, ring_out_1, n_l * words_out_1, thread, span)
-            flush_rows(all_cells_out_2, room_out_2, begin_out_2, present, i4(turn - 2 * DELAY) * words_out_2, step * words_out_2, ring_out_2, n_l * words_out_2, thread, span)
-            flush_rows(all_cells_out_3, room_out_3, begin_out_3, present, i4(turn - 2 * DELAY) * words_out_3, step * words_out_3, ring_out_3, n_l * words_out_3, thread, span)
-            flush_rows(all_cells_out_4, room_out_4, begin_out_4, present, i4(turn - 2 * DELAY) * words_out_4, step * words_out_4, ring_out_4, n_l * words_out_4, thread, span)
+            if live:
+                unstage_real(cells_out_0, lead_out_0 + (first - skew_out_0) * SIZE, skew_out_0, skew_out_0 + min(slots * span, length - first), steps_out_0, shift_out_0, mask_out_0, thread, span)
+            if live:
+                unstage_real(cells_out_1, lead_out_1 + (first - skew_out_1) * SIZE, skew_out_1, skew_out_1 + min(slots * span, length - first), steps_out_1, shift_out_1, mask_out_1, thread, span)
+            if live:
+                unstage_real(cells_out_2, lead_out_2 + (first - skew_out_2) * SIZE, skew_out_2, skew_out_2 + min(slots * span, length - first), steps_out_2, shift_out_2, mask_out_2, thread, span)
+            if live:
+                unstage_real(cells_out_3, lead_out_3 + (first - skew_out_3) * SIZE, skew_out_3, skew_out_3 + min(slots * span, length - first), steps_out_3, shift_out_3, mask_out_3, thread, span)
+            if live:
+                unstage_real(cells_out_4, lead_out_4 + (first - skew_out_4) * SIZE, skew_out_4, skew_out_4 + min(slots * span, length - first), steps_out_4, shift_out_4, mask_out_4, thread, span)
+            if alone:
+                seen = cuda.shfl_sync(0xFFFFFFFF, seen, 31)
+                s = cuda.shfl_sync(0xFFFFFFFF, s, 31)
+                h2 = cuda.shfl_sync(0xFFFFFFFF, h2, 31)
+                h3 = cuda.shfl_sync(0xFFFFFFFF, h3, 31)
+            else:
+                seen = cuda.shfl_sync(0xFFFFFFFF, seen_all, warps - 1)
+                s = cuda.shfl_sync(0xFFFFFFFF, s_all, warps - 1)
+                h2 = cuda.shfl_sync(0xFFFFFFFF, h2_all, warps - 1)
+                h3 = cuda.shfl_sync(0xFFFFFFFF, h3_all, warps - 1)
+            seen, s, h2, h3 = sel(thread == 0, seen, i4(0)), sel(thread == 0, s, 0.0), sel(thread == 0, h2, 1.0), sel(thread == 0, h3, 0.0)
+            first += slots * span
+            more = first < length
 
     return kernel
 
@@ -331,25 +440,20 @@ def plan(x, k):
     and the shapes of the outputs."""
     arrays = {'x': x, 'k': k}
     sizes, leading, steps = checked(arrays)
-    items, length, parts = math.prod(leading), sizes['l'], 1
-    if length * 1 >= 2**31 - 2**10:
-        raise ValueError(f"a row has {length} elements, too many for places of 31 bits: take fewer columns at a time")
-    lanes = 1
-    wide, state = min(lanes, 256), 0
+    items, length = math.prod(leading), sizes['l']
+    state = 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    room = lambda words: -(-words // 32) * 32 + wide % 32
-    needed = lambda ring: 4 * room(ring * 1) + 4 * room(ring * 1) + 4 * room(ring * 1) + 4 * room(ring * 1) + 4 * room(ring * 1) + 4 * room(ring * 1) + 4 * room(ring * 1)
-    most = min(max(8, items // 128), 2 * items - 1, 32, max(1, 256 // wide))
-    shapes = [(rows, step) for rows in (32, 16, 8, 4, 2, 1) for step in (4 * DELAY, 2 * DELAY, DELAY) if rows <= most]
-    fits = [(rows, step) for rows, step in shapes if rows * needed(step + 2 * DELAY) <= 45056]
+    element = 4 * 1 + 4 * 1 + 4 * 1 + 4 * 1 + 4 * 1 + 4 * 1 + 4 * 1
+    shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
     if not fits:
-        raise ValueError(f"24 elements and what goes with them take more than 45056 bytes: take fewer columns at a time")
-    rows, step = fits[0]
-    blocks, threads = -(-items // rows) * -(-lanes // wide), -(-rows * wide // 32) * 32
-    launches = [((rows, wide, step), blocks, threads)]
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts, piece, launches = 1, length, [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items)]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

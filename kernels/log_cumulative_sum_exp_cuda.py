@@ -66,22 +66,6 @@ def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-@intrinsic
-def unrolled(context):
-    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
-    def emit(context, builder, signature, args):
-        def branch(target):
-            del builder.branch
-            jump, module = builder.branch(target), builder.module
-            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
-            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
-            mark.operands = (mark, hint)
-            jump.set_metadata("llvm.loop", mark)
-            return jump
-        builder.branch = branch
-        return context.get_dummy_value()
-    return types.none(), emit
-
 def extreme(order, name):
     """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
     def typed(context, a, b):
@@ -93,126 +77,195 @@ def extreme(order, name):
     return intrinsic(typed)
 
 larger = extreme(">", "max")
+
+def turns_of(width, banks):
+    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
+    power = width & -width
+    return max(banks, power).bit_length() - 1, min(power, banks) - 1
+
+@cuda.jit(device=True)
+def cell(element, width, column, shift, mask):
+    """Where a column of an element of the tile lies in shared memory."""
+    place = i4(element * width + column)
+    return np.uint32(place ^ i4(place >> shift & mask))
+
+@cuda.jit(device=True)
+def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
+    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
+    low, high = i4(low), i4(high)
+    for step in range(steps):
+        word = i4(step * span + thread)
+        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
+
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
-@cuda.jit(device=True)
-def first_like(origins, row):
-    """The first of neighbouring rows that begin where this one does."""
-    while row > 0 and origins[row - 1] == origins[row]:
-        row -= 1
-    return row
-
-@cuda.jit(device=True)
-def turned(word, ring):
-    """Where a word lies in a ring of so many."""
-    return np.uint32(word) % np.uint32(ring)
-
-def staging(load, kind, size):
-    """What fills rings with numbers of so many bytes, eight of a thread at a time; rows that begin at one place have one ring."""
+def unstaging(store, size):
+    """What writes a tile of numbers of so many bytes from shared memory, from `low` to `high`."""
     @cuda.jit(device=True)
-    def staged(cells, room, origins, rows, first, count, ring, length, sector, thread, span):
-        """Words from `first` on, counted from where the sector begins in which the row does; beside the row there is 0."""
-        held = cuda.local.array(8, kind)
-        for turn in range(0, rows * count, 8 * span):
-            for k in range(8):
-                number = i4(turn + k * span + thread)
-                row = sel(number < rows * count, i4(number // count), i4(0))
-                origin = origins[row]
-                word = i4(first + number % count - origin % sector // size)
-                there = number < rows * count and 0 <= word and word < length and (row == 0 or origins[row - 1] != origin)
-                held[k] = load(origin + word * size, there)
-                unrolled()
-            for k in range(8):
-                number = i4(turn + k * span + thread)
-                if number < rows * count:
-                    cells[i4(number // count * room) + turned(first + number % count, ring)] = held[k]
-                unrolled()
-    return staged
+    def unstaged(cells, pointer, low, high, steps, shift, mask, thread, span):
+        for step in range(steps):
+            word = i4(step * span + thread)
+            if word >= low and word < high:
+                store(pointer + word * size, cells[np.uint32(word ^ i4(word >> shift & mask))])
+    return unstaged
 
-def flushing(store, size):
-    """What writes numbers of so many bytes from rings to memory."""
-    @cuda.jit(device=True)
-    def flushed(cells, room, begin, rows, first, count, ring, length, thread, span):
-        """Words from `first` on, counted from where the sector begins in which the row does; rows lie one behind the other from `begin` on."""
-        for number in range(thread, rows * count, span):
-            row, place = i4(number // count), i4(first + number % count)
-            origin = begin + row * length * size
-            word = place - origin % 32 // size
-            if 0 <= word and word < length:
-                store(origin + word * size, cells[i4(row * room) + turned(place, ring)])
-    return flushed
+unstage_real = unstaging(store_one, 4)
 
-stage_rows = staging(load_one, f4, 4)
-flush_rows = flushing(store_one, 4)
-
-SIZE, DELAY = 4, 8
+SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
+TILE = VECTOR * FLIGHT
+SLOTS = TILE + 1
 
 
 @cuda.jit(device=True)
-def begin():
+def fold(seen_old, h_old, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x):
+    many = i4(0)
+    for slot in range(slots):
+        many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
+    if many == 0:
+        return seen_old, h_old
+    seen = i4(seen_old + many)
+    h = h_old
+    begins = sel(seen_old == 0 and begin + first + thread * slots + i8(0) > 0, i4(1), i4(0))
+    if begins > 0:
+        i_l = i4(0)
+        h = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)])
+    for i_l in range(slots):
+        if begins <= i_l and i_l < many:
+            t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            h = h + 0.6931471805599453 if h == f8(t2) else larger(h, f8(t2)) + math.log1p(math.exp(-abs(h - f8(t2))))
+    return seen, h
+
+
+@cuda.jit(device=True)
+def merge(h_a, h_b):
+    return h_a + 0.6931471805599453 if h_a == h_b else larger(h_a, h_b) + math.log1p(math.exp(-abs(h_a - h_b)))
+
+
+@cuda.jit(device=True)
+def join(seen_a, h_a, seen_b, h_b):
+    if seen_a == 0:
+        return seen_b, h_b
+    if seen_b == 0:
+        return seen_a, h_a
+    seen = i4(seen_a + seen_b)
+    h = merge(h_a, h_b)
+    return seen, h
+
+
+@cuda.jit(device=True)
+def scan(seen_old, h_old, width, lane):
+    seen, h = seen_old, h_old
+    for step in range(5):
+        by = 1 << step
+        if by < width:
+            seen_a = cuda.shfl_up_sync(4294967295, seen, by)
+            h_a = cuda.shfl_up_sync(4294967295, h, by)
+            if lane >= by:
+                seen, h = join(seen_a, h_a, seen, h)
+    return seen, h
+
+
+@cuda.jit(device=True)
+def initial():
     return -inf
 
 
 @cuda.jit(device=True)
-def walk(words_out_0, skew_out_0, ring_out_0, cells_out_0, c1, cells_x, words_x, skew_x, ring_x, at, live):
-    t1 = cells_x[turned(at * words_x + skew_x, ring_x)]
-    t2 = c1 + 0.6931471805599453 if c1 == f8(t1) else larger(c1, f8(t1)) + math.log1p(math.exp(-abs(c1 - f8(t1))))
-    if live:
-        cells_out_0[turned(at * words_out_0 + skew_out_0, ring_out_0)] = f4(t2)
-    c1 = t2
+def resume(seen, h, c1_start):
+    if seen == 0:
+        return c1_start
+    return h
+
+
+@cuda.jit(device=True)
+def see(c1, cells_out_0, skew_out_0, shift_out_0, mask_out_0, cells_x, skew_x, shift_x, mask_x, thread, slots, first, length):
+    for i_l in range(slots):
+        if i4(first + thread * slots + i_l) < i4(length):
+            t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+            t2 = c1 + 0.6931471805599453 if c1 == f8(t1) else larger(c1, f8(t1)) + math.log1p(math.exp(-abs(c1 - f8(t1))))
+            cells_out_0[cell(thread * slots + i_l, 1, skew_out_0, shift_out_0, mask_out_0)] = f4(t2)
+            c1 = t2
     return c1
 
 
 @cache
-def make(rows, wide, step):
-    """The kernel in which so many rows share a block, a thread for each of `wide` columns; `step` elements of a row come at a time."""
-    ring, lanes = step + 2 * DELAY, 1
-    span, pieces = -(-rows * wide // 32) * 32, -(-lanes // wide)
+def make(warps, stage, slots):
+    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
+    span = 32 * warps
+    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
     words_x = 1
-    ring_x = ring * words_x
-    room_x = -(-ring_x // 32) * 32 + wide % 32
-    all_x = rows * room_x
-    words_out_0 = 1
-    ring_out_0 = ring * words_out_0
-    room_out_0 = -(-ring_out_0 // 32) * 32 + wide % 32
-    all_out_0 = rows * room_out_0
+    shift_x, mask_x = turns_of(slots * words_x, 32)
+    steps_x = 0 if joins else -(-(slots * span * words_x + 32 // SIZE) // span)
+    room_x = max(steps_x * span, 1)
+    shift_out_0, mask_out_0 = turns_of(slots, 32)
+    steps_out_0 = -(-(slots * span + 32 // SIZE) // span)
+    room_out_0 = steps_out_0 * span
 
-    @cuda.jit(launch_bounds=(span, 1))
-    def kernel(x, s_x, n_l, items, out_0):
-        thread = i4(cuda.threadIdx.x)
-        mine, column = i4(thread // wide), i8(thread % wide + cuda.blockIdx.x % pieces * wide)
-        start = i8(cuda.blockIdx.x // pieces) * rows
-        present = i4(min(items - start, rows))
-        live = mine < present and column < lanes
-        mine = sel(mine < present, mine, i4(0))
-        item = start + mine
-        rest = item
+    @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
+    def kernel(x, s_x, n_l, items, parts, piece, out_0):
+        thread = i8(cuda.threadIdx.x)
+        lane, warp = thread & 31, thread >> 5 & warps - 1
+        item, part = i8(cuda.blockIdx.x), i8(0)
+        if splits:
+            item, part = item // parts, item % parts
+        if alone:
+            item, thread = item * ROWS + (thread >> 5), lane
+        live = item < items
+        row = sel(live, item, i8(0))
+        rest = row
         o_x = rest * s_x
         p_x = address(x) + o_x * SIZE
-        all_cells_x = cuda.shared.array(all_x, f4)
-        origins_x = cuda.shared.array(rows, i8)
-        origin_x = p_x
-        if thread == mine * wide:
-            origins_x[mine] = origin_x
-        all_cells_out_0 = cuda.shared.array(all_out_0, f4)
-        begin_out_0 = address(out_0) + start * n_l * words_out_0 * 4
-        skew_out_0 = i4((begin_out_0 + mine * n_l * words_out_0 * 4) % 32 // 4)
-        cells_out_0 = all_cells_out_0[mine * room_out_0:]
-        cuda.syncthreads()
-        own = first_like(origins_x, mine)
-        cells_x = all_cells_x[own * room_x:]
-        skew_x = i4(origin_x % 32 // 4)
-        c1 = begin()
-        for turn in range(0, n_l + 3 * DELAY, step):
+        begin = part * piece
+        length = max(min(piece, n_l - begin), i8(0))
+        cells_x = cuda.shared.array(room_x, f4)
+        cells_out_0 = cuda.shared.array(room_out_0, f4)
+        lead_out_0 = address(out_0) + item * n_l * SIZE
+        skew_out_0 = lead_out_0 // SIZE % (32 // SIZE)
+        c1_start = initial()
+        seen, h = i4(0), (-inf)
+        first, more = i8(0), True
+        while more:
             cuda.syncthreads()
-            stage_rows(all_cells_x, room_x, origins_x, present, i4(turn) * words_x, step * words_x, ring_x, n_l * words_x, 32, thread, span)
+            lead = p_x + (begin + first) * words_x * SIZE
+            skew_x = lead // SIZE % (32 // SIZE)
+            stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
             cuda.syncthreads()
-            for at in range(turn - DELAY - skew_x // words_x, turn + step - DELAY - skew_x // words_x):
-                if 0 <= at < n_l:
-                    c1 = walk(words_out_0, skew_out_0, ring_out_0, cells_out_0, c1, cells_x, words_x, skew_x, ring_x, at, live)
+            seen_first, h_first = seen, h
+            seen, h = fold(seen, h, slots, first, thread, length, begin, cells_x, skew_x, shift_x, mask_x)
+            seen, h = scan(seen, h, 32, lane)
+            shared_seen = cuda.shared.array(32, i4)
+            shared_h = cuda.shared.array(32, f8)
+            seen_above, h_above = i4(0), (-inf)
+            if not alone:
+                if lane == 31:
+                    shared_seen[warp] = seen
+                    shared_h[warp] = h
+                cuda.syncthreads()
+                seen_all, h_all = sel(lane < warps, shared_seen[lane % warps], i4(0)), sel(lane < warps, shared_h[lane % warps], (-inf))
+                seen_all, h_all = scan(seen_all, h_all, warps, lane)
+                seen_above = cuda.shfl_sync(0xFFFFFFFF, seen_all, max(warp - 1, 0))
+                h_above = cuda.shfl_sync(0xFFFFFFFF, h_all, max(warp - 1, 0))
+                seen_above, h_above = sel(warp > 0, seen_above, i4(0)), sel(warp > 0, h_above, (-inf))
+            seen_up = cuda.shfl_up_sync(0xFFFFFFFF, seen, 1)
+            h_up = cuda.shfl_up_sync(0xFFFFFFFF, h, 1)
+            seen_up, h_up = sel(lane > 0, seen_up, i4(0)), sel(lane > 0, h_up, (-inf))
+            seen_before, h_before = join(seen_above, h_above, seen_up, h_up)
+            seen_before, h_before = sel(thread == 0, seen_first, seen_before), sel(thread == 0, h_first, h_before)
+            c1 = resume(seen_before, h_before, c1_start)
+            c1 = see(c1, cells_out_0, skew_out_0, shift_out_0, mask_out_0, cells_x, skew_x, shift_x, mask_x, thread, slots, first, length)
             cuda.syncthreads()
-            flush_rows(all_cells_out_0, room_out_0, begin_out_0, present, i4(turn - 2 * DELAY) * words_out_0, step * words_out_0, ring_out_0, n_l * words_out_0, thread, span)
+            if live:
+                unstage_real(cells_out_0, lead_out_0 + (first - skew_out_0) * SIZE, skew_out_0, skew_out_0 + min(slots * span, length - first), steps_out_0, shift_out_0, mask_out_0, thread, span)
+            if alone:
+                seen = cuda.shfl_sync(0xFFFFFFFF, seen, 31)
+                h = cuda.shfl_sync(0xFFFFFFFF, h, 31)
+            else:
+                seen = cuda.shfl_sync(0xFFFFFFFF, seen_all, warps - 1)
+                h = cuda.shfl_sync(0xFFFFFFFF, h_all, warps - 1)
+            seen, h = sel(thread == 0, seen, i4(0)), sel(thread == 0, h, (-inf))
+            first += slots * span
+            more = first < length
 
     return kernel
 
@@ -251,25 +304,20 @@ def plan(x):
     and the shapes of the outputs."""
     arrays = {'x': x}
     sizes, leading, steps = checked(arrays)
-    items, length, parts = math.prod(leading), sizes['l'], 1
-    if length * 1 >= 2**31 - 2**10:
-        raise ValueError(f"a row has {length} elements, too many for places of 31 bits: take fewer columns at a time")
-    lanes = 1
-    wide, state = min(lanes, 256), 0
+    items, length = math.prod(leading), sizes['l']
+    state = 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    room = lambda words: -(-words // 32) * 32 + wide % 32
-    needed = lambda ring: 4 * room(ring * 1) + 4 * room(ring * 1)
-    most = min(max(8, items // 128), 2 * items - 1, 32, max(1, 256 // wide))
-    shapes = [(rows, step) for rows in (32, 16, 8, 4, 2, 1) for step in (4 * DELAY, 2 * DELAY, DELAY) if rows <= most]
-    fits = [(rows, step) for rows, step in shapes if rows * needed(step + 2 * DELAY) <= 45056]
+    element = 4 * 1 + 4 * 1
+    shapes = [(w, slots) for slots in (32, 16, 8, 4, 2, 1) for w in (8, 4, 2, 1) if 16 * w * slots < length or w == slots == 1]
+    fits = [(w, slots) for w, slots in shapes if w * (32 * slots * element + state) <= 45056]
     if not fits:
-        raise ValueError(f"24 elements and what goes with them take more than 45056 bytes: take fewer columns at a time")
-    rows, step = fits[0]
-    blocks, threads = -(-items // rows) * -(-lanes // wide), -(-rows * wide // 32) * 32
-    launches = [((rows, wide, step), blocks, threads)]
+        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
+    warps, slots = fits[0]
+    blocks, threads = (-(-items // ROWS), 32 * ROWS) if warps == 1 else (items, 32 * warps)
+    parts, piece, launches = 1, length, [((warps, 'whole', slots), blocks, threads)]
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items)]
+    arguments += [*(np.int64(sizes[axis]) for axis in ('l',)), np.int64(items), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

@@ -171,7 +171,7 @@ def make(rows, wide, step):
     span, pieces = -(-rows * wide // 32) * 32, -(-lanes // wide)
     words_x = 1
     ring_x = ring * words_x
-    room_x = -(-ring_x // 32) * 32 + wide % 32
+    room_x = -(-ring_x // 32) * 32 + max(wide, words_x | 1) % 32
     all_x = rows * room_x
 
     @cuda.jit(launch_bounds=(span, 1))
@@ -251,7 +251,7 @@ def plan(x):
     wide, state = min(lanes, 256), 0
     if state > 640:
         raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    room = lambda words: -(-words // 32) * 32 + wide % 32
+    room = lambda words: -(-words // 32) * 32 + 32
     needed = lambda ring: 4 * room(ring * 1)
     most = min(max(8, items // 128), 2 * items - 1, 32, max(1, 256 // wide))
     shapes = [(rows, step) for rows in (32, 16, 8, 4, 2, 1) for step in (4 * DELAY, 2 * DELAY, DELAY) if rows <= most]

@@ -106,6 +106,18 @@ def running_mean(x: "row l", k: "l"):
 
 
 @ra.operator
+def decays(x: "row l c", q: "c", start: "row", fall: "row"):
+    s = ra.sum(x * q, "c")
+    h = ra.scan(lambda h: fall * h + s, "l", initial=start, every="after")
+    return h - ra.mean(s, "l"), ra.cumulative(ra.max, abs(s), "l"), ra.sum(ra.exp(s - ra.max(s, "l")), "l"), ra.argmin(s, "l")
+
+
+@ra.operator
+def peaks(x: "l"):
+    return ra.cumulative(ra.max, abs(x), "l"), ra.sum(x * x, "l")
+
+
+@ra.operator
 def gates(x: "row l", y: "l", start: "row"):
     h = ra.scan(lambda h: ra.tanh(h * y + x), "l", initial=start, every="after")
     return h, ra.sum(x, "l")
@@ -129,13 +141,13 @@ def labelled(x: "l c", a: "c", label: "l"):
 
 
 @needs_toolchain
-@pytest.mark.parametrize("op", [running_mean, *(pytest.param(op, marks=pytest.mark.slow) for op in (gates, every_state, delta_rule, labelled))],
+@pytest.mark.parametrize("op", [peaks, *(pytest.param(op, marks=pytest.mark.slow) for op in (running_mean, decays, gates, every_state, delta_rule, labelled))],
                          ids=lambda op: op.name)
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow)])
 def test_elements_in_order(op, dtype):
-    """Arrays that begin at different places of a sector, rows that share some of them."""
+    """Arrays that begin at different places of a sector, rows that share some of them, rows of one warp and of several."""
     made = made_cuda(op, decide(op).fused.form, dtype)
-    for length in (2, 103):
+    for length in (2, 700):
         binding = case(made, draws(op), length, 0)
         assert run(made, binding)[1] <= limit(made) and run(made, binding, RANDOM, (1, 0, 3, 0, 2, 0, 1))[1] <= limit(made), length
 
@@ -144,8 +156,13 @@ def test_elements_in_order(op, dtype):
 FAULTS = {
     "the first element is left out": ("lindley_total_wait", 31, "if 0 <= at < n_l", "if 0 < at < n_l"),
     "elements are taken before they came": ("sgd_logistic", 300, "turn - DELAY - ", "turn + DELAY - "),
-    "a ring is too short": ("log_cumulative_sum_exp", 300, "ring, lanes = step + 2 * DELAY", "ring, lanes = step - DELAY"),
-    "the last outputs stay in the ring": ("log_cumulative_sum_exp", 300, "n_l + 3 * DELAY, step", "n_l - 4 * DELAY, step"),
+    "a carry is lost": ("log_cumulative_sum_exp", 5000, "sel(thread == 0, h_first, h_before)", "h_before"),
+    "states merge in the wrong order": ("log_cumulative_sum_exp", 300, "if lane >= by:", "if lane < by:"),
+    "warps begin anew": ("log_cumulative_sum_exp", 3000, "sel(warp > 0, seen_above, i4(0))", "i4(0)"),
+    "a warp sees itself": ("log_cumulative_sum_exp", 3000, "max(warp - 1, 0)", "warp"),
+    "outputs are read before they are there": ("log_cumulative_sum_exp", 3000, "            cuda.syncthreads()\n            if live:", "            if live:"),
+    "a ring is too short": ("gates", 300, "ring, lanes = step + 2 * DELAY", "ring, lanes = step - DELAY"),
+    "the last outputs stay in the ring": ("gates", 300, "n_l + 3 * DELAY, step", "n_l - 4 * DELAY, step"),
     "rows read those of another": ("lindley_total_wait", 31, "origins[row - 1] == origins[row]", "origins[row - 1] != origins[row]"),
     "outputs see the state before": ("log_cumulative_sum_exp", 31, "= f4(t2)", "= f4(c1)"),
     "columns are one": ("attn_gated_linear", 31, "i_v = column % n_v", "i_v = column % 1"),
@@ -175,8 +192,8 @@ def hill(x):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault):
     name, length, old, new = FAULTS[fault]
-    made = kernel(name)
-    binding = drawn_case(made, length)
+    made = made_cuda(gates, decide(gates).fused.form) if name == gates.name else kernel(name)
+    binding = case(made, draws(made.operator), length, 0)
     if name == "topk_mean_fixed":
         binding = made.operator.bind(**{**binding.arrays, "x": hill(binding.arrays["x"])}, **binding.params)
     assert run(made, binding)[1] <= limit(made)

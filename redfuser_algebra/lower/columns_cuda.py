@@ -102,7 +102,7 @@ class ColumnPrinter(RowPrinter):
             return Choice([*lines, "warps = next((w for w in (1, 2, 4) if length <= 32 * w * TILE), 8)"], f", {', '.join(sizes)}" if sizes else "")
         cells = {name: (self.signature.arrays[name], self.program.columns(self.program.inputs[name])) for name in self.staged}
         made = [(self.functions.storage.produced_type(name), self.program.columns(p.axes)) for name, p in self.functions.made.items()]
-        own = self._total([*(cell for name, cell in cells.items() if not self._of_all_rows(name)), *made])
+        own = self._total([*(cell for name, cell in cells.items() if not self._of_all_rows(name)), *made, *self._cells_of()])
         too_much = refused("not fits", f"an element takes {{element}} bytes, and a block has room for {ROOM // 32}: take fewer columns at a time")
         if not self.joined:
             lines += [f"element = {own}", f"shapes = [(w, slots) {self.shapes}]",
@@ -116,6 +116,10 @@ class ColumnPrinter(RowPrinter):
                   f"if r * w <= {self.together} and w * (32 * slots * (element + r * own) + r * state) <= {ROOM}]",
                   *too_much, "rows, warps, slots = fits[0]"]
         return Choice(lines, ", ".join(["", "rows", "slots", *sizes]), "items // number * -(-number // rows), 32 * warps * rows")
+
+    def _cells_of(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The types and columns of what else a tile has in shared memory."""
+        return []
 
     def _total(self, arrays: list[tuple[str, tuple[str, ...]]]) -> str:
         """Code for the bytes of arrays of these types and columns."""

@@ -11,6 +11,7 @@ from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.operands_cuda import has_products
 from redfuser_algebra.lower.ordered_cuda import OrderedRowPrinter, has_order, is_walked
 from redfuser_algebra.lower.rows_cuda import RowPrinter
+from redfuser_algebra.lower.scan_cuda import ScanPrinter, scans
 from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
@@ -29,6 +30,8 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
             asked = "by wgmma" if wgmma else "with factors of eight bits"
             raise LoweringError(f"a CUDA kernel of {program.name} {asked}", "it multiplies no matrices", f"leave {'wgmma' if wgmma else 'them'} out")
         return print_tiles(program, signature, dtype, wgmma, float8)
+    if scans(program):
+        return ScanPrinter(program, signature, dtype).source()
     if is_walked(program):
         return WalkPrinter(program, signature, dtype).source()
     if has_order(program):

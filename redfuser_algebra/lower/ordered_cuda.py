@@ -6,6 +6,7 @@ the block merges its threads' states, and the first thread goes on from there to
 from __future__ import annotations
 
 from redfuser_algebra.lower.columns_cuda import ColumnPrinter
+from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.ordered_functions import OrderedFunctions
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
@@ -17,8 +18,8 @@ def has_order(program: TileProgram) -> bool:
 
 
 def is_walked(program: TileProgram) -> bool:
-    """Whether a thread has to take all elements of a row: for an output at every element, for states with columns, or
-    for such as do not merge."""
+    """Whether a thread takes all elements of a row, if no scan over threads does: for an output at every element, for
+    states with columns, or for such as do not merge."""
     ordered = [update for update in program.updates if update.ordered]
     return bool(program.running or ordered and program.maps) or any(program.columns(u.axes) or u.joined is None for u in ordered)
 
@@ -36,17 +37,15 @@ class OrderedRowPrinter(ColumnPrinter):
     def _sweep(self) -> list[str]:
         """Tile after tile; in a join, the parts are the only one."""
         identities = zip(self._numbers(), self.functions.identities(), strict=True)
+        tile, parts = [*self._loaded(), self._folded()], self._joined_parts()
         return filled("""
             <empty>
             first, more = i8(0), True
             while more:
-                <parts>
-                else:
-                    <loaded>
-                    <folded>
+                <tile>
                 <merges>
                 first += slots * span
-                more = first < length and not joins
+                more = first < length<whole>
                 <kept>
-        """, empty=self._empty(), parts=self._joined_parts(), loaded=self._loaded(), folded=[self._folded()], merges=self._merges(),
-            kept=[f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in identities])
+        """.replace("<whole>", " and not joins" if parts else ""), empty=self._empty(), tile=[*parts, "else:", *indented(tile)] if parts else tile,
+            merges=self._merges(), kept=[f"{v.name} = sel(thread == 0, {v.name}, {identity})" for v, identity in identities])

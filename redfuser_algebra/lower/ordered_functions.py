@@ -46,7 +46,7 @@ class OrderedFunctions(ColumnFunctions):
     # a tile
 
     def _fold_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
-        ordered, others = _split(stage)
+        ordered, others = split(stage)
         if ordered:
             self._steps(f, ordered)
         if others:
@@ -78,7 +78,7 @@ class OrderedFunctions(ColumnFunctions):
     # the states of many threads
 
     def _combine_stage(self, f: DeviceFunction, stage: Iterable[Update]) -> None:
-        ordered, others = _split(stage)
+        ordered, others = split(stage)
         if ordered:
             self._merged(f, ordered)
         super()._combine_stage(f, others)
@@ -89,7 +89,7 @@ class OrderedFunctions(ColumnFunctions):
         counted = ["many", *names]
         f.argument("lane", "lane")
         f.line(f"{', '.join(counted)} = {', '.join(['seen_old', *(f'{name}_old' for name in names)])}")
-        merged = self.called(self._merge(updates), {}, f)
+        merged = self.called(self.merge(updates), {}, f)
         for part in (f"{name}_{which}" for name in names for which in "ab"):
             f.arguments.pop(part, None)
         lines = ["ahead = lane & by == 0", *(f"{name}_b = cuda.shfl_xor_sync(0xFFFFFFFF, {name}, by)" for name in counted),
@@ -101,18 +101,19 @@ class OrderedFunctions(ColumnFunctions):
         for line in ["for step in range(5):", "    by = 1 << step", "    if by < width:", *(f"        {line}" for line in lines)]:
             f.line(line)
 
-    def _merge(self, updates: list[Update]) -> str:
+    def merge(self, updates: list[Update]) -> str:
         """A function that joins two neighbouring parts: `_a` is the earlier one; the name to call it by."""
-        f = self.kind("merge", self, self._part)
-        f.returned += [f.code(u.joined).to("f8") for u in updates]
-        self.define(f)
-        return f.name
+        if "merge" not in self.texts:
+            f = self.kind("merge", self, self._part)
+            f.returned += [f.code(u.joined).to("f8") for u in updates]
+            self.define(f)
+        return "merge"
 
     def _part(self, name: str) -> str:
         return f"{self.storage.held[name.removesuffix(PRIME)].name}_{'b' if name.endswith(PRIME) else 'a'}"
 
 
-def _split(stage: Iterable[Update]) -> tuple[list[Update], list[Update]]:
+def split(stage: Iterable[Update]) -> tuple[list[Update], list[Update]]:
     """Ordered updates, and the others."""
     stage = list(stage)
     return [u for u in stage if u.ordered], [u for u in stage if not u.ordered]

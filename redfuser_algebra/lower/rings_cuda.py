@@ -1,4 +1,4 @@
-"""What kernels that walk rows bring along, as text: rings in shared memory, filled from rows of memory and emptied into them.
+"""What kernels that take elements in order bring along, as text: tiles and rings in shared memory, filled from rows of memory and emptied into them.
 
 Out: Python source that uses numba-cuda, of which `arithmetic_cuda.used` keeps what a kernel needs.
 """
@@ -62,12 +62,26 @@ def flushing(store, size):
     return flushed
 
 
+def unstaging(store, size):
+    """What writes a tile of numbers of so many bytes from shared memory, from `low` to `high`."""
+    @cuda.jit(device=True)
+    def unstaged(cells, pointer, low, high, steps, shift, mask, thread, span):
+        for step in range(steps):
+            word = i4(step * span + thread)
+            if word >= low and word < high:
+                store(pointer + word * size, cells[np.uint32(word ^ i4(word >> shift & mask))])
+    return unstaged
+
+
 stage_rows = staging(load_one, REAL, SIZE)
 stage_wholes = staging(load_whole, i8, 8)
 stage_truths = staging(load_truth, i4, 1)
 flush_rows = flushing(store_one, SIZE)
 flush_wholes = flushing(store_whole, 8)
 flush_truths = flushing(store_truth, 1)
+unstage_real = unstaging(store_one, SIZE)
+unstage_wholes = unstaging(store_whole, 8)
+unstage_truths = unstaging(store_truth, 1)
 '''
 
 

@@ -13,6 +13,7 @@ from redfuser_algebra.lower.functions import indented
 from redfuser_algebra.lower.host_cuda import Choice, Host
 from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
+from redfuser_algebra.lower.rings_cuda import rings
 from redfuser_algebra.lower.storage import Signature, Variable
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import TileProgram
@@ -62,16 +63,20 @@ class RowPrinter(KernelPrinter):
         self.functions.fold()
         self.functions.combine()
         self.final = self.functions.finish(self.outputs)
-        for place in self.program.maps:
-            self.functions.map(place, self.outputs[place])
+        self._prepared()
         pieces = [lines for lines in (self._load(), self._store() if self._real_maps() else [], self._kernel()) if lines]
         kernel = unmarked("\n\n".join([*self.functions.texts.values(), *("\n".join(lines) + "\n" for lines in pieces)]))
         text = "\n\n".join([kernel, "\n".join(self._host()) + "\n"])
         vector = 16 // BYTES[self.dtype]
         flight = max(1, self._slots() // (vector * (1 if self.program.maps else max(len(self.streams), 1))))
         constants = f"SIZE, VECTOR, FLIGHT, ROWS = {BYTES[self.dtype]}, {vector}, {flight}, {self.rows_of_a_block}\nTILE = VECTOR * FLIGHT\nSLOTS = TILE + 1\n"
-        body = "\n\n".join([used(accesses(self.dtype) + accesses_of_others(self.dtype), text), constants, text])
+        body = "\n\n".join([used(rings(accesses(self.dtype) + accesses_of_others(self.dtype), BYTES[self.dtype], self.signature.real), text), constants, text])
         return CudaSource(IMPORTS, body.strip() + "\n", self.dtype, self.outputs)
+
+    def _prepared(self) -> None:
+        """The functions of maps."""
+        for place in self.program.maps:
+            self.functions.map(place, self.outputs[place])
 
     def _real_maps(self) -> list[int]:
         return [place for place in self.program.maps if self.outputs[place] in ("f4", "f8")]

@@ -39,7 +39,7 @@ class WalkPrinter(KernelPrinter):
         self.walked = walked(program)
         self.functions = WalkFunctions(self.walked, program, signature, BYTES[dtype] <= 4)
         self.names, axis = self.functions.storage.names, program.axis
-        kinds = [self.functions.storage.kind(output) for output in program.outputs]
+        kinds = [self.functions.storage.kind(output) for output in self.walked.outputs]
         self.outputs = tuple({"i": "i8", "b": "b1"}.get(kind, signature.real) for kind in kinds)
         self.swept = [name for name, axes in program.inputs.items() if axis in axes]
         self.once = [name for name, axes in program.inputs.items() if axis not in axes and program.columns(axes)]
@@ -99,7 +99,7 @@ class WalkPrinter(KernelPrinter):
             wide, state = min(lanes, {LANES}), {state}
             <state>
             <alone>
-            room = lambda words: -(-words // 32) * 32 + wide % 32
+            room = lambda words: -(-words // 32) * 32 + 32
             needed = lambda ring: {' + '.join(room)}
             most = min(max(8, items // {BLOCKS}), 2 * items - 1, {ROWS}, max(1, {LANES} // wide))
             shapes = [(rows, step) for rows in (32, 16, 8, 4, 2, 1) for step in (4 * DELAY, 2 * DELAY, DELAY) if rows <= most]
@@ -171,7 +171,7 @@ class WalkPrinter(KernelPrinter):
         return [*lines, *(f"words_{v.name} = {self._words(v.columns)}" for v in arrays)]
 
     def _room(self, name: str, size: str) -> list[str]:
-        return [f"room_{name} = -(-{size} // 32) * 32 + wide % 32", f"all_{name} = rows * room_{name}"]
+        return [f"room_{name} = -(-{size} // 32) * 32 + max(wide, words_{name} | 1) % 32", f"all_{name} = rows * room_{name}"]
 
     def _row(self) -> list[str]:
         """Which row a thread has, and which of its columns; where there are no more, another one, of which nothing is written."""
@@ -240,7 +240,7 @@ class WalkPrinter(KernelPrinter):
         return [f"{self.functions.listed('')} = {self.functions.called('fold', old)}"]
 
     def _begin(self) -> list[str]:
-        return self._given(self.functions.called("begin", {}))
+        return self._given(self.functions.called("initial", {}))
 
     def _see(self) -> list[str]:
         return self._given(self.functions.called("walk", {}))

@@ -165,7 +165,7 @@ class WalkFunctions(OrderedFunctions):
 
     def begin(self) -> None:
         """The states that maps see before the first element."""
-        f = self.kind("begin", self, self._current)
+        f = self.kind("initial", self, self._current)
         for state in self.program.running:
             v = self.storage.running[state.name]
             if v.columns:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, substitute, subterms, symbol
 from redfuser_algebra.language.names import stem, symbol_names
-from redfuser_algebra.lower.tile import Running, TileProgram, Update
+from redfuser_algebra.lower.tile import TileProgram, Update
 
 
 def walked(program: TileProgram) -> TileProgram:
@@ -36,19 +36,20 @@ def _formulas(program: TileProgram) -> list[Expr]:
 
 def _written_out(program: TileProgram) -> TileProgram:
     """Formulas with what tiles make in them."""
-    made: dict[Expr, Expr] = {}
+    made: dict[str, Expr] = {}
+
+    def written(term: Expr) -> Expr:
+        return substitute(term, {part: made[part.name] for part in subterms(term) if part.op == "symbol" and part.name in made})
+
     for producer in program.producers:
-        made[symbol(producer.name, producer.axes)] = substitute(producer.value, made)
+        made[producer.name] = written(producer.value)
 
     def update(u: Update) -> Update:
-        mask, step = (None if each is None else substitute(each, made) for each in (u.mask, u.step))
-        return replace(u, lift=substitute(u.lift, made), mask=mask, step=step, contraction=None)
+        mask, step = (None if each is None else written(each) for each in (u.mask, u.step))
+        return replace(u, lift=written(u.lift), mask=mask, step=step, contraction=None)
 
-    def running(state: Running) -> Running:
-        return replace(state, step=substitute(state.step, made))
-
-    return replace(program, producers=(), stages=tuple(tuple(map(update, stage)) for stage in program.stages), running=tuple(map(running, program.running)),
-                   outputs=tuple(substitute(output, made) for output in program.outputs))
+    return replace(program, producers=(), stages=tuple(tuple(map(update, stage)) for stage in program.stages),
+                   running=tuple(replace(state, step=written(state.step)) for state in program.running), outputs=tuple(map(written, program.outputs)))
 
 
 def _without_merges(program: TileProgram) -> TileProgram:
