@@ -10,7 +10,8 @@ from types import MappingProxyType
 from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.device_code import UNROLLED, in_dialect
-from redfuser_algebra.lower.functions import Function, Leaf, Scope, indented
+from redfuser_algebra.lower.functions import Function, Leaf, Loop, Scope, indented
+from redfuser_algebra.lower.gathers import gather
 from redfuser_algebra.lower.inlining import inlined
 from redfuser_algebra.lower.operands_cuda import Products
 from redfuser_algebra.lower.scalar_code import Code, constant, is_finite_shift
@@ -37,6 +38,7 @@ class FragmentCode(Function):
         self.produced = set(parts.produced)
         self.columned = {w.update.name for w in parts.weighted}
         self.elements, self.vectors = {o.name for o in parts.elements}, {*parts.vectors}
+        self.looked_up = {o.value: o.name for o in parts.elements if o.value.op == "reduce"}
 
     def type_of(self, name: str) -> str:
         """The type of a component or value in registers."""
@@ -176,6 +178,22 @@ class FragmentCode(Function):
 
     def _type(self, term: Expr, depth: int) -> str:
         return {"i": "i8", "b": "b1"}.get(self.types[term], "f4")
+
+    def _sum(self, term: Expr, type_: str) -> Code:
+        """A sum inside a formula: one of an element at a place that is computed reads that alone, if it is there."""
+        tile, found = self.looked_up.get(term), gather(term, self.storage.kind)
+        if tile:
+            return Code(f"{self._given(f'x_{tile}')}[r, {self.index(self.program.axis)}]", "f4")
+        if found is None:
+            return super()._sum(term, type_)
+        axis, size = term.axis, self._given(f"n_{term.axis}")
+        place = self._named(self.code(found[0]).to("i8")).text
+        inside = self._named(Code(f"({place} >= 0) & ({place} < {size})", "b1")).text
+        self.nest.append(Loop(axis, [f"at_{axis} = sel({inside}, i4({place}), i4(0))"]))
+        value = self._named(self.code(found[1]).to(type_)).text
+        self.nest[-2].lines += self.nest.pop().lines
+        zero = constant(0, type_).text
+        return self._named(Code(f"{zero} + sel({inside}, {value}, {zero})", type_))
 
     def _divides_by_invariant(self, term: Expr, depth: int) -> bool:
         return term.op == "divide" and self.types[term] == "f" and term.args[0].op != "const" and bool(set(term.axes) - set(term.args[1].axes))

@@ -288,6 +288,9 @@ keep_word = ptx("st.shared.b32 [$0], $1;", "", "rr", memory=True)
 copy_one = ptx("{{.reg .pred p; .reg .b16 v; setp.ne.s32 p, $2, 0; mov.b16 v, 0; @p ld.global.nc.b16 v, [$1]; st.shared.b16 [$0], v;}}", "", "rlr", memory=True)
 take_word = ptx("ld.shared.b32 $0, [$1];", "r", "r", memory=True)
 keep_words = ptx("st.shared.v4.b32 [$0], {{$1, $2, $3, $4}};", "", "rrrrr", memory=True)
+keep_two_words = ptx("st.shared.v2.b32 [$0], {{$1, $2}};", "", "rrr", memory=True)
+keep_one = ptx("{{.reg .b16 l; cvt.rn.{kind}.f32 l, $1; st.shared.b16 [$0], l;}}", "", "rf", memory=True)
+take_half = ptx("{{.reg .b16 l; ld.shared.b16 l, [$1]; cvt.u32.u16 $0, l;}}", "r", "r", memory=True)
 take_words = ptx("ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4];", "rrrr", "r", memory=True)
 
 
@@ -298,23 +301,37 @@ def load_pair(place):
 
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_words(place, pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]))
+def keep_numbers(place, v, count):
+    """1, 2, 4 or 8 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_one(place, v[0])
+    elif count == 2:
+        keep_word(place, pack(v[0], v[1]))
+    elif count == 4:
+        keep_two_words(place, pack(v[0], v[1]), pack(v[2], v[3]))
+    else:
+        keep_words(place, pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]))
 
 
 @cuda.jit(device=True, forceinline=True)
-def take_chunk(place, v):
-    """16 bytes of shared memory."""
-    words = take_words(place)
-    for k in range(4):
-        v[2 * k], v[2 * k + 1] = unpack(words[k])
+def take_numbers(place, v, count):
+    """8 neighbouring numbers of shared memory, or less, one by one."""
+    if count == 8:
+        words = take_words(place)
+        for k in range(4):
+            v[2 * k], v[2 * k + 1] = unpack(words[k])
+    else:
+        for k in range(count):
+            v[k] = unpack(take_half(i4(place + k * SIZE)))[0]
 '''
 
 _FULL = '''
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
+take_number = ptx("ld.shared.f32 $0, [$1];", "f", "r", memory=True)
 copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
@@ -326,15 +343,24 @@ def copy_one(place, origin, there):
 
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
 
 @cuda.jit(device=True, forceinline=True)
-def take_chunk(place, v):
-    """16 bytes of shared memory."""
-    v[0], v[1], v[2], v[3] = load_four(place)
+def take_numbers(place, v, count):
+    """4 neighbouring numbers of shared memory, or less, one by one."""
+    if count == 4:
+        v[0], v[1], v[2], v[3] = load_four(place)
+    else:
+        for k in range(count):
+            v[k] = take_number(i4(place + k * SIZE))
 '''
 
 _WARPGROUPS = '''

@@ -240,14 +240,15 @@ class Function:
         accumulator = self.accumulator(into, term.monoid, type_)
         for line in accumulator.first():
             self.line(line)
-        picked = _picked(term.body, term.axis) if self.picks and term.mask is None else None
+        found = picked(term.body, term.axis) if self.picks and term.mask is None else None
+        known = found if found and _is_known(found[0]) else None
         self.open(term.axis)
         mask = None if term.mask is None else self.code(term.mask).to("b1").text
-        value = self.code(picked[1] if picked else term.body)
+        value = self.code(known[1] if known else term.body)
         for line in accumulator.then(value, mask, self._position(term.axis).text):
             self.line(line)
-        if picked:
-            self.close_at(picked[0])
+        if known:
+            self.close_at(known[0].value)
         else:
             self.close()
         return Code(into, type_)
@@ -278,19 +279,25 @@ def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
     return ["    " * levels + line if line else "" for line in lines]
 
 
-def _picked(term: Expr, axis: str) -> tuple[int, Expr] | None:
+def picked(term: Expr, axis: str) -> tuple[Expr, Expr] | None:
     """The one position along an axis at which a term may differ from 0, as in Σ [l = 2]·x, and the term without that condition."""
     if term.op == "reduce" and term.monoid == "sum" and term.mask is None and term.axis != axis:
-        found = _picked(term.body, axis)
-        return found and (found[0], children_replaced(term, (found[1],)))
+        found = picked(term.body, axis)
+        return (found[0], children_replaced(term, (found[1],))) if found and term.axis not in found[0].axes else None
     if term.op != "where" or term.args[2].op != "const" or term.args[2].value != 0:
         return None
     condition, value, zero = term.args
-    at, place = sorted(condition.args, key=lambda arg: arg.op != "index") if condition.op == "equal" else (condition, condition)
-    if at.op == "index" and at.axis == axis and place.op == "const" and isinstance(place.value, int) and place.value >= 0:
-        return place.value, value
-    found = _picked(value, axis)
+    if condition.op == "logical_and":
+        return picked(call("where", condition.args[0], call("where", condition.args[1], value, zero), zero), axis)
+    at, place = sorted(condition.args, key=lambda arg: arg.op != "index" or arg.axis != axis) if condition.op == "equal" else (condition, condition)
+    if at.op == "index" and at.axis == axis and axis not in place.axes:
+        return place, value
+    found = picked(value, axis)
     return found and (found[0], call("where", condition, found[1], zero))
+
+
+def _is_known(place: Expr) -> bool:
+    return place.op == "const" and isinstance(place.value, int) and place.value >= 0
 
 
 def _size_argument(axis: str, sizes: Mapping[str, str], whole: bool = False) -> tuple[str, str]:

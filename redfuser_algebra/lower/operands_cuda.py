@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import count
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.expr import Expr, const, subterms
 from redfuser_algebra.language.names import symbol_names
 from redfuser_algebra.lower.float8 import FORMATS, Float8
 from redfuser_algebra.lower.float8_cuda import NEAR
+from redfuser_algebra.lower.gathers import is_looked_up, looked_up, sums
 from redfuser_algebra.lower.lowering import factors
 from redfuser_algebra.lower.row_blocks import in_blocks, rows_together
-from redfuser_algebra.lower.storage import Signature
+from redfuser_algebra.lower.storage import Signature, Storage
 from redfuser_algebra.lower.tile import LoweringError, Producer, TileProgram, Update, new_reads
 
 INSTEAD = 'run it with backend="cpu"'
@@ -130,8 +132,9 @@ class Products:
 
     @property
     def lengths(self) -> tuple[str, ...]:
-        """The axes whose lengths a kernel is made for: those that are summed over, and columns."""
-        return tuple(dict.fromkeys((*(s.left.columns for s in self.scores), *self.columns)))
+        """The axes whose lengths a kernel is made for: those that are summed over, columns, and tails of what tiles are made of."""
+        tails = [tail for operand in (*self.lefts, *self.streamed) if (tail := tail_of(self.program, operand))]
+        return tuple(dict.fromkeys((*(s.left.columns for s in self.scores), *self.columns, *tails)))
 
     @property
     def near(self) -> int:
@@ -158,7 +161,7 @@ def has_products(program: TileProgram) -> bool:
 
 def blocks(program: TileProgram, signature: Signature) -> TileProgram:
     """The program as one of blocks of rows, which go on along every axis that no matrix with elements has.  Raises LoweringError as `products` does."""
-    program = in_blocks(program)
+    program = in_blocks(looked_up(program, Storage(program, signature).kind))
     found = products(program, signature)
     return rows_together(program, {axis for operand in found.streamed if operand not in found.elements for axis in operand.value.axes})
 
@@ -174,6 +177,12 @@ def products(program: TileProgram, signature: Signature, float8: Float8 = Float8
 def lies(program: TileProgram, operand: Operand) -> bool:
     """Whether an operand is a piece of an input as it lies in memory."""
     return operand.value.op == "input" and program.inputs[operand.value.name][-2:] == (operand.rows, operand.columns)
+
+
+def tail_of(program: TileProgram, operand: Operand) -> str:
+    """The axis of an input that an operand is made of which lies behind its columns, so that there are several numbers for each; "" if none has one."""
+    own = [program.inputs[term.name] for term in subterms(operand.value) if term.op == "input"]
+    return next((axes[-1] for axes in own if axes[-2:-1] == (operand.columns,)), "")
 
 
 def matrices(program: TileProgram, signature: Signature) -> list[str]:
@@ -215,7 +224,7 @@ class _Reading:
     """Operands found so far, by value and place."""
 
     def __init__(self, program: TileProgram, signature: Signature) -> None:
-        self.program, self.signature = program, signature
+        self.program, self.signature, self.kind = program, signature, Storage(program, signature).kind
         self.operands: dict[tuple[Expr, str, str], Operand] = {}
 
     def products(self) -> Products:
@@ -267,20 +276,31 @@ class _Reading:
         return Weighted(update, weights, self._operand(f"right_{update.name}", right, self.program.axis, columns[0]))
 
     def _leaves(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> list[Expr]:
-        """Real inputs with a number per element that enter into the state."""
+        """Real inputs with a number per element that enter into the state, and such as are looked up for rows and elements."""
         exprs = [e for u in numbers for e in u.elements] + [w.weights for w in weighted]
         exprs += [w.update.mask for w in weighted if w.update.mask is not None]
-        return [t for t in subterms(*exprs) if t.op == "input" and self.program.axis in t.axes and self.signature.arrays[t.name] in ("f4", "f8")]
+        return list(dict.fromkeys(leaf for expr in exprs for leaf in self._read_in(expr)))
+
+    def _read_in(self, term: Expr) -> Iterator[Expr]:
+        program = self.program
+        if term.op == "input" and program.axis in term.axes and self.signature.arrays[term.name] in ("f4", "f8"):
+            yield term
+        elif is_looked_up(term, self.kind) and program.axis in term.axes and {program.block, *program.joined} & {*term.axes}:
+            yield term
+        else:
+            for arg in term.args:
+                yield from self._read_in(arg)
 
     def _elements(self, leaves: list[Expr]) -> tuple[Operand, ...]:
         """Those with a number per row, too."""
-        program = self.program
-        return tuple(self._operand(t.name, t, program.block, program.axis) for t in leaves if program.block in t.axes)
+        program, names = self.program, (f"looked_up_{n}" for n in count(1))
+        return tuple(self._operand(t.name if t.op == "input" else next(names), t, program.block, program.axis)
+                     for t in leaves if t.op != "input" or program.block in t.axes)
 
     def _vectors(self, leaves: list[Expr]) -> tuple[str, ...]:
         """Those whose numbers lie side by side in memory, the same for all rows of a block."""
         program = self.program
-        own = {t.name: program.inputs[t.name] for t in leaves if program.block not in t.axes}
+        own = {t.name: program.inputs[t.name] for t in leaves if t.op == "input" and program.block not in t.axes}
         return tuple(name for name, axes in own.items() if axes[-1] == program.axis and set(axes[:-1]) <= {*program.rows} - {program.block})
 
     def _complaints(self, found: Products) -> Iterator[str]:
@@ -302,9 +322,9 @@ class _Reading:
         elements = [e for u in found.numbers for e in u.elements] + [w.weights for w in found.weighted]
         if [t for t in subterms(*elements) if t.op == "reduce" and t.axis in (*found.columns, *program.rows)]:
             yield "its elements are made of sums over columns"
-        if [t for o in (*found.lefts, *found.streamed) for t in subterms(o.value) if t.op in ("reduce", "symbol")]:
+        if [t for o in (*found.lefts, *found.streamed) for t in subterms(o.value) if t.op == "symbol" or t in sums(o.value, self.kind)]:
             yield "a matrix in it is made of sums"
-        if [a for o in (*found.lefts, *found.streamed) for a in o.value.axes if a not in (*program.rows, o.rows, o.columns)]:
+        if [a for o in (*found.lefts, *found.streamed) for a in o.value.axes if a not in (*program.rows, *program.joined, o.rows, o.columns)]:
             yield "a matrix in it has more than two axes beside those of rows"
 
 

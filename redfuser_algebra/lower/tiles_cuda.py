@@ -123,6 +123,7 @@ class _Printer(KernelPrinter):
                 lines.append(f"AT_x_{name}, WIDTH_x_{name} = {place}, width_of({'TILE' if into == 'STAGE' else self._long(name)})")
                 place = f"AT_x_{name} + WIDTH_x_{name}"
             lines.append(f"{into} = {place}")
+        lines += [line for maker in dict.fromkeys(self.makers.values()) for line in maker.sizes]
         lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
         return [*lines, *(["WEIGHTS = TILE // 4", *self._products()] if self.wgmma else []), f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
 
