@@ -62,6 +62,20 @@ def headed_with_bias(Q: "h m k", K: "l k", V: "l j", B: "m l", keep: "h l", scal
     return ra.sum(P * V, "l", where=w) / ra.sum(P, "l", where=w), m
 
 
+def at(table, place, axis):
+    return ra.sum(ra.where(ra.index(axis) == place, table, 0), axis)
+
+
+@ra.operator
+def looked_up(Q: "h m k", K: "l k p", V: "l j", keep: "h r b", B: "m l p", t: "h", scale: float = 0.3):
+    S = ra.sum(Q * (ra.take(K, 0, "p") * ra.take(K, 1, "p") + ra.take(K, 0, "p")), "k") * scale + ra.take(B, 1, "p")
+    w = at(at(keep, ra.index("m") // 2, "r"), ra.index("l") // 16, "b") > 0
+    m = ra.max(S, "l", where=w)
+    P = ra.exp(S - m)
+    s = ra.sum(P, "l", where=w)
+    return t * ra.sum(P * V, "l", where=w) / s, t * m + ra.log(s)
+
+
 @ra.operator
 def signed(Q: "m k", K: "l k", V: "l j", u: "l"):
     return ra.sum(u * ra.maximum(ra.sum(Q * K, "k"), 0) * V, "l", where=ra.index("l") <= ra.index("m"))
@@ -131,7 +145,8 @@ def test_attention_on_ragged_lengths(name, columns, lengths):
 
 
 @needs_toolchain
-@pytest.mark.parametrize(("operator", "sizes"), [(gated, {"m": 20, "l": 70, "k": 20, "j": 33}), *slow(
+@pytest.mark.parametrize(("operator", "sizes"), [
+    (gated, {"m": 20, "l": 70, "k": 20, "j": 33}), (looked_up, {"h": 3, "m": 11, "l": 75, "k": 24, "p": 2, "r": 5, "b": 4, "j": 16}), *slow(
     (gated, {"m": 70, "l": 130, "k": 64, "j": 64}), (biased, {"h": 2, "m": 16, "l": 75, "k": 64, "j": 32, "i": 16}),
     (headed_with_bias, {"h": 3, "m": 30, "l": 75, "k": 64, "j": 32}), (paired, {"h": 3, "m": 30, "l": 76, "k": 20, "j": 33}))])
 def test_operators_that_have_no_name(operator, sizes):
