@@ -136,6 +136,25 @@ def test_what_leaves_the_range_of_float64_on_the_way_is_told_as_far_as_anything_
     assert found[0] == pytest.approx(log_forward(**inputs), rel=1e-12) if told else found is None
 
 
+@ra.operator
+def weighted_by_softmax(x: "l", v: "l"):
+    p = ra.exp(x - ra.max(x, "l"))
+    return ra.sum(p * v, "l") / ra.sum(p, "l")
+
+
+@ra.operator
+def log_of_sum(x: "l"):
+    return ra.log(ra.sum(ra.exp(x), "l"))
+
+
+@pytest.mark.parametrize(("operator", "inputs", "told"), [
+    (weighted_by_softmax, {"x": np.array([0, -20000, -11300, -np.inf, 1]), "v": np.array([1, 2, 1e-200, 4, 5])}, (1 + 5 * np.e) / (1 + np.e)),
+    (log_of_sum, {"x": np.array([-20000.0, 1])}, 1.0), (log_of_sum, {"x": np.array([-20000.0, -20001])}, None)])
+def test_exponentials_too_small_for_any_number_are_told_where_they_do_not_matter(operator, inputs, told):
+    found = settled(operator, operator.bind(**inputs))
+    assert found[0] == pytest.approx(told, rel=1e-15) if told else found is None
+
+
 def test_kernels_are_compared_with_the_logarithm_of_a_product_that_float64_has_none_of():
     """In float64 the product of 8192 sticks at the least number, and its logarithm is finite, and wrong."""
     made, entry = kernel("prod_scaled"), ra.operators.entry("prod_scaled")
