@@ -40,7 +40,7 @@ class OperandCode(FragmentCode):
         """How many numbers a thread makes at a time, where rows have whole vectors, and how many threads work on a row at a time."""
         name, even = self.operand.name, f"even_{self.operand.columns}"
         if not self.whole:
-            return [f"PER_{name}, LANES_{name} = 1, 32"]
+            return [f"PER_{name}, LANES_{name} = {'1, 32' if self.operand in self.parts.elements else 'CHUNK, 8'}"]
         if not self.tail:
             return [f"PER_{name}, LANES_{name} = (CHUNK, 8) if {even} else (1, 32)"]
         size = f"n_{self.tail}"
