@@ -334,19 +334,21 @@ def make(warps, stage, slots):
                 final_s[place] = s
         cuda.syncthreads()
         s = final_s[place]
+        long = first > slots * span
         s_whole = s
         c1_start, c12_start, c13_start = initial()
         seen, s, h2, h3 = i4(0), 0.0, 1.0, 0.0
         first, more = i8(0), True
         while more:
-            cuda.syncthreads()
-            lead = p_x + (begin + first) * words_x * SIZE
-            skew_x = lead // SIZE % (32 // SIZE)
-            stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
-            lead = p_k + (begin + first) * words_k * SIZE
-            skew_k = lead // SIZE % (32 // SIZE)
-            stage_real(cells_k, lead - skew_k * SIZE, skew_k, skew_k + min(slots * span, length - first) * words_k, steps_k, shift_k, mask_k, thread, span)
-            cuda.syncthreads()
+            if long:
+                cuda.syncthreads()
+                lead = p_x + (begin + first) * words_x * SIZE
+                skew_x = lead // SIZE % (32 // SIZE)
+                stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
+                lead = p_k + (begin + first) * words_k * SIZE
+                skew_k = lead // SIZE % (32 // SIZE)
+                stage_real(cells_k, lead - skew_k * SIZE, skew_k, skew_k + min(slots * span, length - first) * words_k, steps_k, shift_k, mask_k, thread, span)
+                cuda.syncthreads()
             seen_first, s_first, h2_first, h3_first = seen, s, h2, h3
             seen, s, h2, h3 = fold(seen, s, h2, h3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x, cells_k, skew_k, shift_k, mask_k)
             seen, s, h2, h3 = scan(seen, s, h2, h3, 32, lane)

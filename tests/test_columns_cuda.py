@@ -113,8 +113,8 @@ def decays(x: "row l c", q: "c", start: "row", fall: "row"):
 
 
 @ra.operator
-def peaks(x: "l"):
-    return ra.cumulative(ra.max, abs(x), "l"), ra.sum(x * x, "l")
+def peaks(x: "l", y: "l"):
+    return ra.cumulative(ra.max, abs(x), "l"), ra.sum(x * x, "l"), ra.cumulative(ra.sum, y, "l", exclusive=True)
 
 
 @ra.operator

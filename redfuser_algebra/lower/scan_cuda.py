@@ -69,11 +69,19 @@ class ScanPrinter(OrderedRowPrinter):
         return lines
 
     def _sweep(self) -> list[str]:
-        return super()._sweep() if self._totals else self._scanned()
+        return super()._sweep() if self._totals else self._scanned(self._loaded_again())
 
     def _maps(self) -> list[str]:
         """The second sweep; what the first one found has other names than the state of the second."""
-        return [*(f"{name}_whole = {name}" for name in self._whole()), *self._scanned()] if self._totals else []
+        if not self._totals:
+            return []
+        loaded = ["if long:", *indented(self._loaded_again())]
+        return [f"long = first > {self._tile_length()} * span", *(f"{name}_whole = {name}" for name in self._whole()), *self._scanned(loaded)]
+
+    def _loaded_again(self) -> list[str]:
+        """A tile of all that states and outputs are made of."""
+        steps = [each for u in self.program.updates for each in (*u.elements, u.step) if each is not None]
+        return self._tile_of(self._read([*steps, *self.program.again]))
 
     def _whole(self) -> dict[str, str]:
         """What maps read of the whole row, and what it is called in the second sweep."""
@@ -82,8 +90,8 @@ class ScanPrinter(OrderedRowPrinter):
     def _results(self) -> list[str]:
         return super()._results() if self._totals or len(self.program.maps) < len(self.outputs) else []
 
-    def _scanned(self) -> list[str]:
-        """Tile after tile, with the outputs of its elements."""
+    def _scanned(self, loaded: list[str]) -> list[str]:
+        """Tile after tile, each `loaded` if it is not there, with the outputs of its elements."""
         functions, numbers = self.functions, self.functions.numbers()
         names, identities = [name for name, _ in numbers], functions.identities()
         listed = functions.listed("")
@@ -120,7 +128,7 @@ class ScanPrinter(OrderedRowPrinter):
                 {listed} = {nothing('thread == 0', names)}
                 first += slots * span
                 more = first < length
-        """, begun=[given(functions.called("initial", self._whole()), "_start")], empty=self._empty(), loaded=self._loaded_again(), folded=[self._folded()],
+        """, begun=[given(functions.called("initial", self._whole()), "_start")], empty=self._empty(), loaded=loaded, folded=[self._folded()],
             shared=[f"shared_{name} = cuda.shared.array(32, {type_})" for name, type_ in numbers],
             leave=[f"shared_{name}[warp] = {name}" for name in names],
             above=[*(f"{name}_above = {from_lane(f'{name}_all', type_, '', 'max(warp - 1, 0)')}" for name, type_ in numbers),
