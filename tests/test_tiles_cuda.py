@@ -62,6 +62,14 @@ def headed_with_bias(Q: "h m k", K: "l k", V: "l j", B: "m l", keep: "h l", scal
     return ra.sum(P * V, "l", where=w) / ra.sum(P, "l", where=w), m
 
 
+@ra.operator
+def segmented(Q: "h m k", K: "l k", V: "l j", kind: "l", first: "m", c: "l", scale: float = 0.3):
+    S = ra.sum(Q * K, "k") * scale + c
+    w = (kind % 3 == ra.index("m") % 3) & (kind < ra.index("l") + first)
+    P = ra.exp(S - ra.max(S, "l", where=w))
+    return ra.sum(P * V, "l", where=w) / ra.sum(P, "l", where=w)
+
+
 def at(table, place, axis):
     return ra.sum(ra.where(ra.index(axis) == place, table, 0), axis)
 
@@ -173,9 +181,10 @@ def test_others_of_the_catalogue(name, sizes):
 
 @needs_toolchain
 @pytest.mark.parametrize(("operator", "sizes"), [("rmsnorm_gemm", {"m": 1, "l": 2999, "n": 64}), *slow(
-    ("attn_dropout_bias", {"d": 64, "l": 1100, "v": 64}), (headed, {"g": 1, "h": 3, "m": 1, "l": 3001, "k": 64, "j": 64}))])
+    ("attn_dropout_bias", {"d": 64, "l": 1100, "v": 64}), (headed, {"g": 1, "h": 3, "m": 1, "l": 3001, "k": 64, "j": 64}),
+    (segmented, {"h": 2, "m": 1, "l": 2001, "k": 64, "j": 64}))])
 def test_few_rows_share_their_elements_between_blocks(operator, sizes):
-    """Every array is read once, be it a matrix or one number per element, by rows that share it too."""
+    """Every array is read once, be it a matrix or one number per element, real or whole, by rows that share it too."""
     made = kernel(operator, "float16") if isinstance(operator, str) else made_up(operator)
     binding = sized(made, scale=0.1, **sizes)
     assert [chosen[0] for chosen, _, _ in made.file.plan(made.given(binding))[0]] == ["part", "join"]

@@ -79,6 +79,9 @@ class FragmentCode(Function):
             return self._symbol(term, leaf)
         if term.name in self.elements:
             return Code(f"{self._given(f'x_{term.name}')}[r, {self.index(self.program.axis)}]", "f4")
+        if term.name in self.vectors and leaf.type == "i8":
+            place = f"{self._given('tile')} + AT_x_{term.name} + i4({self.position(self.program.axis).text} - {self._given('t0')}) * 8"
+            return self._named(Code(f"take_whole(i4({place}))", "i8"))
         if term.name in self.vectors and self.program.axis in term.axes:
             return Code(f"{self._given(f'x_{term.name}')}[{self.index(self.program.axis)}]", "f4")
         return self._loaded(term, leaf)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
 from redfuser_algebra.lower.variants import variant
+from redfuser_algebra.lower.vectors_cuda import VECTORS
 
 _COPIES = '''
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
@@ -67,29 +68,6 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
             for i in range(height * 32 // threads):
                 row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
                 copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
-'''
-
-_ROW = '''
-@cuda.jit(device=True, forceinline=True)
-def load_row(to, source, count, tile, thread):
-    """Copy `tile` neighbouring numbers into shared memory; beyond `count` there are zeros."""
-    if source % 16 == 0 and count >= tile:
-        for i in range(-(-tile // CHUNK // 32)):
-            chunk = i4(thread + 32 * i)
-            if thread < 32 and chunk < tile // CHUNK:
-                copy_chunk(i4(to + 16 * chunk), source + 16 * chunk, i4(16))
-    else:
-        for i in range(-(-tile // 32)):
-            column = i4(thread + 32 * i)
-            if thread < 32 and column < tile:
-                copy_one(i4(to + column * SIZE), source + column * SIZE, column < count)
-
-
-@cuda.jit(device=True, forceinline=True)
-def take_row(row, lane, columns, v):
-    """What a lane has of every row of a tile, where all rows are one."""
-    for n in range(columns // 8):
-        v[2 * n], v[2 * n + 1] = load_pair(i4(row + (8 * n + lane % 4 * 2) * SIZE))
 '''
 
 _LEFT = '''
@@ -439,4 +417,4 @@ def fragments(dtype: str, wgmma: bool) -> str:
     half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
             _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
     full = [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL]
-    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full), _ROW])
+    return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full), VECTORS])

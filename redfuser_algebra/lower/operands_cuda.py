@@ -74,7 +74,8 @@ class Weighted:
 @dataclass(frozen=True)
 class Products:
     """The parts of a program.  `elements` are inputs with a number per row and element, `vectors` those with one per element that all rows
-    of a block share; `numbers` are the other components.  `kept` are inputs of which all tiles need the same numbers.
+    of a block share, `wholes` those of them that are whole numbers; `numbers` are the other components.  `kept` are inputs of which all tiles
+    need the same numbers.
     """
 
     program: TileProgram
@@ -85,6 +86,7 @@ class Products:
     numbers: tuple[Update, ...]
     float8: Float8 = Float8()
     kept: tuple[str, ...] = ()
+    wholes: frozenset[str] = frozenset()
 
     @property
     def lefts(self) -> tuple[Operand, ...]:
@@ -170,7 +172,7 @@ def products(program: TileProgram, signature: Signature, float8: Float8 = Float8
     """The parts of a program; `turns`: native instructions take matrices of bytes whose rows are summed, too."""
     found = _Reading(program, signature).products()
     vectors, kept = (tuple(name for name in names if name not in float8.formats) for names in (found.vectors, _kept(found, signature)))
-    found = replace(found, float8=float8, vectors=vectors, kept=kept)
+    found = replace(found, float8=float8, vectors=vectors, kept=kept, wholes=frozenset(name for name in vectors if signature.arrays[name] == "i8"))
     return _in_bytes(found, turns) if float8.native else found
 
 
@@ -276,20 +278,25 @@ class _Reading:
         return Weighted(update, weights, self._operand(f"right_{update.name}", right, self.program.axis, columns[0]))
 
     def _leaves(self, weighted: tuple[Weighted, ...], numbers: tuple[Update, ...]) -> list[Expr]:
-        """Real inputs with a number per element that enter into the state, and such as are looked up for rows and elements."""
+        """Inputs with a number per element that enter into the state, and real ones that are looked up for rows and elements."""
         exprs = [e for u in numbers for e in u.elements] + [w.weights for w in weighted]
         exprs += [w.update.mask for w in weighted if w.update.mask is not None]
         return list(dict.fromkeys(leaf for expr in exprs for leaf in self._read_in(expr)))
 
     def _read_in(self, term: Expr) -> Iterator[Expr]:
         program = self.program
-        if term.op == "input" and program.axis in term.axes and self.signature.arrays[term.name] in ("f4", "f8"):
+        if term.op == "input" and program.axis in term.axes and self._comes_in_tiles(term):
             yield term
         elif is_looked_up(term, self.kind) and program.axis in term.axes and {program.block, *program.joined} & {*term.axes}:
             yield term
         else:
             for arg in term.args:
                 yield from self._read_in(arg)
+
+    def _comes_in_tiles(self, term: Expr) -> bool:
+        """Real numbers do, and whole ones that the rows of a block share."""
+        type_, program = self.signature.arrays[term.name], self.program
+        return type_ in ("f4", "f8") or type_ == "i8" and not {program.block, *program.joined} & {*term.axes}
 
     def _elements(self, leaves: list[Expr]) -> tuple[Operand, ...]:
         """Those with a number per row, too."""

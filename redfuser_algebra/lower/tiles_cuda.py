@@ -120,7 +120,8 @@ class _Printer(KernelPrinter):
                 lines.append(f"AT_{operand.name}, WIDTH_{operand.name} = {place}, {self.parts.width(operand)}")
                 place = f"AT_{operand.name} + {self.parts.height(operand)} * WIDTH_{operand.name}"
             for name in self.parts.vectors if into == "STAGE" else self.parts.kept:
-                lines.append(f"AT_x_{name}, WIDTH_x_{name} = {place}, width_of({'TILE' if into == 'STAGE' else self._long(name)})")
+                width = f"width_of({'TILE' if into == 'STAGE' else self._long(name)})" if self._real(name) else "TILE * 8"
+                lines.append(f"AT_x_{name}, WIDTH_x_{name} = {place}, {width}")
                 place = f"AT_x_{name} + WIDTH_x_{name}"
             lines.append(f"{into} = {place}")
         lines += [line for maker in dict.fromkeys(self.makers.values()) for line in maker.sizes]
@@ -136,8 +137,11 @@ class _Printer(KernelPrinter):
     def _fetch(self) -> list[str]:
         """Tiles of the elements from t0 on, to one of two stages."""
         lines = [line for operand in self.parts.streamed for line in self._load(operand, "to")]
-        lines += [f"load_row(to + AT_x_{name}, p_{name} + t0 * SIZE, i4(n_{self.program.axis} - t0), TILE, thread)" for name in self.parts.vectors]
-        names = [f"p_{name}" for name in (*(o.value.name for o in self.parts.streamed if o not in self.makers), *self.parts.vectors)]
+        for name in self.parts.vectors:
+            load, source = ("load_row", f"p_{name} + t0 * SIZE") if self._real(name) else ("load_wholes", f"address({self.names[name]}) + (o_{name} + t0) * 8")
+            lines.append(f"{load}(to + AT_x_{name}, {source}, i4(n_{self.program.axis} - t0), TILE, thread)")
+        names = [f"p_{name}" for name in (*(o.value.name for o in self.parts.streamed if o not in self.makers), *filter(self._real, self.parts.vectors))]
+        names += [part for name in self.parts.vectors if not self._real(name) for part in (self.names[name], f"o_{name}")]
         names += [f"begin_{a}" for a in (*self.parts.columns, self.program.block)] + [f"n_{a}" for a in (self.program.axis, self.program.block)] + ["thread"]
         names += [name for o in self.parts.streamed if o in self.makers for name in self.makers[o].arguments if name not in ("to", "t0")]
         self.fetch = ", ".join(dict.fromkeys(names))
@@ -301,7 +305,7 @@ class _Printer(KernelPrinter):
         """What a lane has of a tile."""
         scores = (*self.parts.produced, *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
         return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores),
-                *(f"x_{name} = cuda.local.array(COLUMNS, f4)" for name in self.parts.vectors)]
+                *(f"x_{name} = cuda.local.array(COLUMNS, f4)" for name in filter(self._real, self.parts.vectors))]
 
     def _tile(self) -> list[str]:
         """One tile: the next is sent for, scores, the state, weighted rows."""
@@ -332,7 +336,7 @@ class _Printer(KernelPrinter):
         nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {name}[r, i] = f4(0)" for name in self.parts.produced)]
         return [*(nothing if self.parts.scores else []), *map(self._multiplied, self.parts.scores),
                 *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements),
-                *(f"take_row(tile + AT_x_{name}, lane, TILE, x_{name})" for name in self.parts.vectors)]
+                *(f"take_row(tile + AT_x_{name}, lane, TILE, x_{name})" for name in filter(self._real, self.parts.vectors))]
 
     def _taken_in(self) -> list[str]:
         """A tile goes into the state; where some of it takes no part, a matrix that is to be multiplied is looked through for what 0 does not hide."""

@@ -100,7 +100,7 @@ def _needs(parts: Products) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
     stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
     stay = " + ".join([stay, *(f"width_of(n_{parts.program.inputs[name][-1]})" for name in parts.kept)])
-    come = " + ".join([come, *(["width_of(TILE)"] * len(parts.vectors))])
+    come = " + ".join([come, *("TILE * 8" if name in parts.wholes else "width_of(TILE)" for name in parts.vectors)])
     fragments = len(parts.produced) + len(parts.elements) + len(parts.weighted)
     written = " + ".join(f"ROWS * width_of(SPAN_{a})" for a in parts.columns) or "0"
     return filled(f'''
