@@ -1,6 +1,7 @@
 """The PTX interpreter: every instruction means what the ISA says, every misuse is caught, traffic is counted right."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from ptx_kernels import each, run
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16, to_bfloat16
-from redfuser_algebra.ptx.accesses import fast, passes, sectors
+from redfuser_algebra.ptx.accesses import MISALIGNED, OUTSIDE, UNNOTED, collision, fast, fault, passes, sectors
 from redfuser_algebra.ptx.arithmetic import ROUGHNESS
 from redfuser_algebra.ptx.decode import TABLE
 from redfuser_algebra.ptx.machine import Mode
@@ -296,8 +297,9 @@ def test_warps_of_different_blocks_go_their_own_ways_side_by_side():
     add.u32 %r1, %r1, %r9; add.u32 %r7, %r7, 1; setp.le.u32 %p1, %r7, %r6; @%p1 bra ROUND;
     shl.b32 %r10, %r6, 6; add.u32 %r10, %r10, %r0; cvt.u64.u32 %rd0, %r10;"""
     wanted = [sum(63 - n + turn for turn in range(block + 1)) for block in range(3) for n in range(64)]
-    for mode in (Mode(), Mode(together=False), Mode(together=False, batch=2, seed=1)):
-        assert list(run(body + STORE, threads=64, blocks=3, module=SHARED, mode=mode)[0]) == wanted
+    ran = [run(body + STORE, threads=64, blocks=3, module=SHARED, mode=mode)
+           for mode in (Mode(), Mode(batch=1), Mode(together=False), Mode(together=False, batch=2, seed=1))]
+    assert all(list(result) == wanted and counts == ran[0][1] for result, counts in ran)
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.booleans()), min_size=64, max_size=64), st.sampled_from((1, 2, 4, 8, 16)))
@@ -312,6 +314,34 @@ def test_counts_of_accesses_are_those_of_sets(accesses, size):
     words = [{word for n in own for word in range(places[n] // 4, places[n] // 4 + max(size // 4, 1))} for own in groups if own]
     most = [max(sum(word % 32 == bank for word in own) for bank in range(32)) for own in words]
     assert passes(places, active, size, lanes, served) == (sum(map(bool, warps)), size * active.sum(), sum(most), len(words))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.sampled_from((1, 2, 4, 4, 8)), st.integers(0, 3)), min_size=60, max_size=60))
+def test_warps_meet_where_sets_of_bytes_do(accesses):
+    """One that stores meets all others that touched a byte since the last barrier, one that reads those that stored."""
+    writer, reader, stored, touched = *np.zeros((2, 16), np.uint8), set(), set()
+    for warp, place, size, kind in accesses:
+        start, stores = place * size, kind == 0
+        own = {(warp, byte) for byte in range(start, start + size)}
+        meets = any(other != warp and (warp, byte) in own for other, byte in (touched if stores else stored))
+        assert collision(writer, reader, np.array([start]), np.ones(1, bool), size, np.array([warp]), stores) == meets
+        stored, touched = stored | (own if stores else set()), touched | own
+        if meets:
+            stored, touched = set(), set()
+            writer[:] = reader[:] = 0
+
+
+@given(st.lists(st.integers(0, 9), min_size=64, max_size=64))
+def test_a_fault_is_the_first_of_its_kind(notes):
+    """Misaligned, outside the bytes from 16 to 56, or some byte without its notes; nothing else changes them."""
+    for start, size, wanted in product(range(8, 64), (1, 2, 4, 8, 16), (1, 3)):
+        known = np.array([1 if note == 0 else 3 for note in notes], np.uint8)
+        inside, wished = 16 <= start and start + size <= 56, known.copy()
+        bare = inside and bool((known[start:start + size] & wanted != wanted).any())
+        found = fault(known, np.array([start]), np.ones(1, bool), np.array([16]), 40, size, wanted, 4)
+        assert found == (MISALIGNED if start % size else OUTSIDE if not inside else UNNOTED if bare else 0)
+        wished[start:start + size] |= 0 if found else 4
+        assert found == UNNOTED or (known == wished).all()
 
 
 def test_loops_are_compiled_also_where_they_cannot_be_kept():

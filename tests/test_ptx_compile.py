@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,8 +119,10 @@ def test_a_kernel_that_was_compiled_before_is_executed_without_compiling(monkeyp
     monkeypatch.setenv("REDFUSER_CACHE_DIR", str(tmp_path))
     made, compilations = kernel("variance"), []
     monkeypatch.setattr(execute, "translated", lambda *asked: compilations.append(asked) or translated(*asked))
-    given = made.given(drawn_case(made, 40))
-    first, second = (execute.KernelFile(made.source).run(given) for _ in range(2))
+    given, file = made.given(drawn_case(made, 40)), execute.KernelFile(made.source)
+    told = [binary for binary, _, _ in file.binaries(given, "sm_90a")]
+    first, second = (each.run(given) for each in (file, execute.KernelFile(made.source)))
+    assert [replace(binary, ptx="") for binary, _ in first.binaries] == told and all(binary.ptx for binary, _ in first.binaries)
     assert len(compilations) == 1 and second.binaries == first.binaries and np.array_equal(first.outputs, second.outputs)
 
 

@@ -31,7 +31,7 @@ class CompileError(RedfuserError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a kernel became: text and binary, registers per thread, bytes of stack, spills and shared memory, and how
+    """What a kernel became: text, if that was asked for, and binary, registers per thread, bytes of stack, spills and shared memory, and how
     many machine instructions."""
 
     architecture: str
@@ -109,11 +109,15 @@ def translated(function: Callable, types: Sequence[object], bounds: int | tuple[
     return code
 
 
-def linked(code: bytes, architecture: str) -> Compiled:
-    """What a translated kernel becomes for an architecture.  Raises CompileError."""
+def linked(code: bytes, architecture: str, executed: bool = True) -> Compiled:
+    """What a translated kernel becomes for an architecture, with PTX, which takes as long again, if it is to be `executed`.
+
+    Raises CompileError.
+    """
     _check(architecture)
     with ThreadPoolExecutor() as at_once:
-        (cubin, log), (ptx, _) = at_once.map(lambda options: _linked(code, architecture, *options), ((), ("-ptx",)))
+        (cubin, log), *texts = at_once.map(lambda options: _linked(code, architecture, *options), ((), ("-ptx",))[:1 + executed])
+    ptx = texts[0][0] if texts else b""
     found = [int(n) for n in re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log).groups()]
     registers, shared = (re.search(pattern, log) for pattern in (r"Used (\d+) registers", r"(\d+) bytes smem"))
     return Compiled(architecture, ptx.decode().strip("\0"), cubin, int(registers[1]), found[0], found[1] + found[2],

@@ -47,25 +47,25 @@ class KernelFile:
         plan: Callable = self.names["plan"]
         return plan(*given)
 
-    def binaries(self, given: Sequence[object], architecture: str) -> list[tuple[Compiled, int, int]]:
-        """For each launch that the plan makes for these arguments the compiled kernel, blocks, and threads per block."""
+    def binaries(self, given: Sequence[object], architecture: str, executed: bool = False) -> list[tuple[Compiled, int, int]]:
+        """For each launch that the plan makes for these arguments the compiled kernel, blocks, and threads per block; with its PTX if
+        that is to be `executed`, otherwise perhaps without."""
         launches, before, _, _ = self.plan(given)
         types = [(value.dtype,) if isinstance(value, np.ndarray) else value.dtype for value in before]
         types += [(np.dtype(dtype),) for dtype in (*(dtype for dtype, _ in self.names["HELD"]), *(dtype for _, dtype in self.names["OUTPUTS"]))]
-        return [(self._compiled(chosen, types, architecture), blocks, threads) for chosen, blocks, threads in launches]
+        return [(self._compiled(chosen, types, architecture, executed), blocks, threads) for chosen, blocks, threads in launches]
 
-    def _compiled(self, chosen: tuple, types: Sequence[object], architecture: str) -> Compiled:
-        if (architecture, chosen) not in self.made:
-            binary = kept(self.text, chosen, types, architecture)
-            if binary is None:
-                kernel = self.names["make"](*chosen)
-                if chosen not in self.code:
-                    unified(kernel.py_func)
-                    self.code[chosen] = translated(kernel.py_func, types, kernel.targetoptions["launch_bounds"])
-                binary = linked(self.code[chosen], architecture)
-                keep(binary, self.text, chosen, types, architecture)
-            self.made[architecture, chosen] = binary
-        return self.made[architecture, chosen]
+    def _compiled(self, chosen: tuple, types: Sequence[object], architecture: str, executed: bool) -> Compiled:
+        binary = self.made.get((architecture, chosen)) or kept(self.text, chosen, types, architecture)
+        if binary is None or executed and not binary.ptx:
+            kernel = self.names["make"](*chosen)
+            if chosen not in self.code:
+                unified(kernel.py_func)
+                self.code[chosen] = translated(kernel.py_func, types, kernel.targetoptions["launch_bounds"])
+            binary = linked(self.code[chosen], architecture, executed)
+            keep(binary, self.text, chosen, types, architecture)
+        self.made[architecture, chosen] = binary
+        return binary
 
     def _program(self, ptx: str) -> Program:
         if ptx not in self.read:
@@ -82,7 +82,7 @@ class KernelFile:
         moved = {place: shift * flat[place].itemsize for place, shift in zip(places, shifts, strict=False)}
         memory, counts, ran = GlobalMemory(), Counts(), []
         parameters, addresses = arguments(memory, flat, moved, range(len(before), len(flat)))
-        for binary, blocks, threads in self.binaries(given, architecture):
+        for binary, blocks, threads in self.binaries(given, architecture, executed=True):
             counts = counts.joined(Machine(self._program(binary.ptx), memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
             ran.append((binary, threads))
         results = [memory.array(address, shape, array.dtype) for address, shape, array in zip(addresses[-len(outputs):], shapes, outputs, strict=True)]
