@@ -164,7 +164,7 @@ class Fused:
             given = {name: array.dtype for name, array in binding.arrays.items()}
             result = self._on_gpu(format_of(given.values()), factors_of(given)).launched(binding)
         elif backend == "reference":
-            result = reference(self.operator, binding)
+            result = reference(self.operator.as_written, self.operator.as_written.bind(*arrays, **named))
         else:
             length = binding.sizes[self.form.axis]
             result = fused_by_chunks(self.operator, self.form, binding, [CHUNK] * (length // CHUNK) + [length % CHUNK] * bool(length % CHUNK))

@@ -1,6 +1,6 @@
 """The passes, in order.  Each takes what the one before it made; every stage can be printed.
 
-trace → cascades → discover → refute → verdict → run
+trace → pairs → cascades → discover → refute → verdict → run
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from redfuser_algebra.discover.asking import Settings
 from redfuser_algebra.discover.discovery import Discovery, discover
+from redfuser_algebra.discover.pairs import alone
 from redfuser_algebra.discover.refusal import refused_pairs
 from redfuser_algebra.discover.verdict import status_and_reason
 from redfuser_algebra.language.cascade import Cascade, cascade_over, cascades, paired, primary
@@ -25,7 +26,8 @@ class Decision:
     """An operator after all passes: what was found for each of its cascades, and the verdict on the main one.
 
     Cascades over other axes run before it (inside its elements) or after it (on its results); each has its own
-    discovery, and none changes whether the main axis can be swept once.
+    discovery, and none changes whether the main axis can be swept once.  Sums over pairs of elements of one array are taken
+    apart in `operator`, where they are of finite rank.
     """
 
     operator: Operator
@@ -46,8 +48,9 @@ def decide(operator: Operator | Callable, axis: str | None, settings: Settings) 
         raise OperatorError(f"fusing {operator!r:.60}", "it is no operator, nor a function that describes one",
                             f"read it with ra.parse_operator({operator!r:.40}), or take ra.operators[name]" if isinstance(operator, str)
                             else "write one with @ra.operator, or take one of the catalogue: ra.operators[\"softmax\"]")
-    operator = operator if isinstance(operator, Operator) else trace(operator)
-    check_declared(*operator.outputs, *operator.assume)
+    written = operator if isinstance(operator, Operator) else trace(operator)
+    check_declared(*written.outputs, *written.assume)
+    operator = written if axis and _meets_itself(written, axis) else alone(written) or written
     found = _cascades(operator, axis)
     discoveries = tuple(refuted(operator, _discovered(operator, cascade, settings), settings) for cascade in found)
     chosen = next(c for c in found if c.axis == axis) if axis else primary(found)

@@ -12,9 +12,10 @@ from redfuser_algebra.language.cascade import cascades, primary
 from redfuser_algebra.language.definitions import parse_operator
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.operator import operator
-from redfuser_algebra.language.recurrence import previous, scan
+from redfuser_algebra.language.recurrence import cumulative, previous, scan
 from redfuser_algebra.prove.refutation.numbers import balls, working
 from redfuser_algebra.prove.refutation.problem import posed
+from redfuser_algebra.prove.refute import refute_merge
 from redfuser_algebra.run.reference import reference
 
 X = parse_operator("sum(x[l], l)").outputs[0].body
@@ -45,11 +46,33 @@ def test_a_step_that_no_matrix_follows_is_online(step, proved, words, rng):
         fused.stream().update(x).merge(fused.stream().update(x))
 
 
-def _stepped(step):
+@pytest.mark.parametrize("holds", [lambda x, top: x == top, lambda x, top: x < top], ids=["records", "below the top"])
+def test_what_is_counted_at_a_running_maximum_does_not_merge(holds):
+    """A part has to be kept record by record: any number of them may turn out to be below what came before."""
+    verdict = decide(_counted(holds))
+    assert (verdict.status, verdict.reason) == ("partly", "online-only") and verdict.refusal.witness.recheck()
+    assert verdict.refusal.witness.order >= 24
+
+
+def test_a_maximum_that_is_chosen_step_by_step_is_no_staircase():
+    found = primary(cascades(_stepped(lambda h: ra.where(h < X, X, h), -np.inf)))
+    refusal = Refusal("l", found.reductions[0], "", None, {}, exhausted=False, rounding=False)
+    assert refute_merge(found, (), refusal) is None
+
+
+def _counted(holds):
+    @operator
+    def counted(x: "l"):
+        return ra.count(holds(x, cumulative(ra.max, x, "l")), "l")
+
+    return counted
+
+
+def _stepped(step, start=0.5):
     @operator
     def stepped(x: "l"):
         """A step."""
-        return scan(step, "l", 0.5)
+        return scan(step, "l", start)
 
     return stepped
 

@@ -21,7 +21,7 @@ from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.passes import passes
 from redfuser_algebra.prove.refutation import patterns
 from redfuser_algebra.prove.refutation.bounded import of_finite_rank
-from redfuser_algebra.prove.refutation.evaluation import Effort
+from redfuser_algebra.prove.refutation.evaluation import Effort, Spent
 from redfuser_algebra.prove.refutation.numbers import RATIONAL
 from redfuser_algebra.prove.refutation.patterns import seen_by_order
 from redfuser_algebra.prove.refutation.problem import posed
@@ -245,8 +245,10 @@ def test_patterns_of_many_coordinates_are_not_tried_without_end(monkeypatch):
     @ra.operator
     def chosen(x: "l", y: "l", z: "l"):
         return ra.scan(lambda s: ra.where(s < x, y, z), "l", 0)
-    problem = posed(primary(cascades(chosen)), (), behind=True)
-    assert patterns.told_apart(problem, problem.cascade.reductions[0], Effort(40_000)) is None and 0 < len(tried) <= 10
+    problem = posed(primary(cascades(chosen)), (), behind=True).within(Effort(40_000))
+    with pytest.raises(Spent):
+        patterns.told_apart(problem, problem.cascade.reductions[0])
+    assert 0 < len(tried) <= 10
 
 
 def test_rank_alone_would_refute_what_fuses():

@@ -20,7 +20,7 @@ from redfuser_algebra.prove.refutation.bounded import of_finite_rank, windowed
 from redfuser_algebra.prove.refutation.elements import (
     between, finer, geometric, geometric_negative, geometric_unit, negative, negative_unit, positive, real, shifted,
     skewed, strides, unit)
-from redfuser_algebra.prove.refutation.evaluation import Setting, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Effort, Setting, Spent, Unsupported
 from redfuser_algebra.prove.refutation.gradient import evaluated
 from redfuser_algebra.prove.refutation.numbers import (
     OPEN, RATIONAL, balls, between_ends, exact_bounds, fraction, size, wholes, working, written)
@@ -170,6 +170,25 @@ CERTAIN = {
     "nothing times something": lambda x, y: ra.sum(ra.where((x - ra.max(x, "l")) * y == 0, 1, 0), "l"),
     "constants": lambda x, y: ra.sum(ra.where(ra.index("l") >= 1, x, 0), "l"),
 }
+
+
+@pytest.mark.parametrize("body, entries", [
+    (lambda x, y: ra.sum(ra.sum(x * y, "k"), "l"), 40 * 40),
+    (lambda x, y: ra.scan(lambda s: ra.tanh(s) + x, "l", 0), 40 * 2),
+], ids=["pairs", "steps"])
+def test_what_is_computed_is_paid_for_before(body, entries):
+    """Pairs by their number, and every step of a scan; nothing is begun that is more than what is left."""
+    @ra.operator
+    def formula(x: "l", y: "k" = "x"):
+        return body(x, y)
+    problem, effort = posed(primary(cascades(formula)), (), again=formula.again), Effort(10 ** 9)
+    about = BALLS, np.full((39, 1), Fraction(1)), [np.full((1, 1), Fraction(2))] * 3
+    problem.within(effort).evaluation(*about).node(problem.outputs[0])
+    assert 10 ** 9 - effort.left >= 3 * entries
+    short = problem.within(Effort(3 * entries - 1)).evaluation(*about)
+    with pytest.raises(Spent):
+        short.node(problem.outputs[0])
+    assert all(node.value.size < 3 * entries for node in short.nodes.values())
 
 
 @pytest.mark.parametrize("field", [RATIONAL, BALLS], ids=["rational", "ball"])

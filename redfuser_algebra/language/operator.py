@@ -44,7 +44,8 @@ class Operator:
     the signature and then those made by topk; `output_axes` is the dimension order of each output, and `kept` says where
     an output has dimensions of length one besides, counted from its end.  `assume` are declared side conditions.  `again`
     names the inputs that are another input once more, with other axes, where a call does not give them, and `constants`
-    those that are numbers of the traced code.  Two operators are equal when all but their documentation is.
+    those that are numbers of the traced code.  `written` is the operator over pairs of elements that this one is, too, without
+    the inputs that are another one once more.  Two operators are equal when all but their documentation is.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Operator:
     kept: tuple[tuple[int, ...], ...] = ()
     again: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    written: Operator | None = None
 
     @cached_property
     def signature(self) -> Signature:
@@ -70,6 +72,19 @@ class Operator:
         """The lengths that axes are assumed to have: conditions such as size(c) = 3."""
         sizes = [condition for condition in self.assume if condition.op == "equal" and condition.args[0].op == "size"]
         return {condition.args[0].axis: condition.args[1].value for condition in sizes if condition.args[1].op == "const"}
+
+    @property
+    def as_written(self) -> Operator:
+        """The operator as it was written, over pairs if it was."""
+        return self.written or self
+
+    @property
+    def copies(self) -> dict[str, tuple[str, str, str]]:
+        """The inputs of the operator as written that are another one once more, and no inputs here: that one, its axis and their own."""
+        whole = self.as_written
+        pairs = {copy: (source, *(set(whole.inputs[a]) - set(whole.inputs[b]) for a, b in ((source, copy), (copy, source))))
+                 for copy, source in whole.again.items() if copy not in self.inputs}
+        return {copy: (source, *own, *other) for copy, (source, own, other) in pairs.items()}
 
     def conditions_on(self, inputs: Mapping[str, tuple[str, ...]], params: Mapping[str, object]) -> tuple[Expr, ...]:
         """What is assumed of these inputs and parameters, and of nothing else."""
@@ -153,7 +168,8 @@ class Operator:
     def _key(self) -> tuple:
         return (self.name, tuple(self.inputs.items()), tuple(self.params.items()), tuple(map(id, self.outputs)),
                 self.structure, self.axes, tuple(map(id, self.assume)), self.output_axes, self.kept, tuple(self.again.items()),
-                tuple((name, array.shape, array.tobytes()) for name, array in self.constants.items()))
+                tuple((name, array.shape, array.tobytes()) for name, array in self.constants.items()),
+                self.written and self.written._key())
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Operator) else NotImplemented

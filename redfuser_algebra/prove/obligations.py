@@ -22,8 +22,8 @@ from redfuser_algebra.language.tidy import tidied
 from redfuser_algebra.prove.claims import Claim, claims
 from redfuser_algebra.prove.trials.parts import pivot_names
 
-KINDS = ("monoid", "recurrence", "scaling", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "merge",
-         "result", "infinities")
+KINDS = ("monoid", "recurrence", "scaling", "rebase", "endomorphism", "cocycle", "order", "safety", "dropped", "readout", "pairs",
+         "merge", "result", "infinities")
 """Every kind of obligation, in the order in which certificates list them."""
 
 
@@ -67,10 +67,10 @@ def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[
         *(_cocycle(component, centred, ordered) for component in moving),
         *(_claimed("order", number, claim, assumed) for number, claim in enumerate(_of(form, "order", "motion"), 1)),
         *(_claimed("safety", number, claim, assumed) for number, claim in enumerate(_of(form, "sign", "bound"), 1)),
-        _finite(form), *dropped, *_readouts(cascade, form),
+        _finite(form), *dropped, *_readouts(cascade, form), *_pairs(operator),
     ]
     laws = tuple(o.id for o in parts if o.kind in ("monoid", "recurrence", "rebase", "readout"))
-    results = ("merge:parts", *(o.id for o in parts if o.kind == "readout"))
+    results = ("merge:parts", *(o.id for o in parts if o.kind in ("readout", "pairs")))
     return (*parts, *_merges(form, laws), _result(operator, form, assumed, results), _infinities(form))
 
 
@@ -229,6 +229,16 @@ def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
         yield Obligation(f"readout:{row.name}", "readout", statement, f"{latex(tidied(source))} = {latex(value)}",
                          about=(row.name,), terms=(row.source, result.value),
                          follows_from=(f"recurrence:{row.name}",) if row.name in recurrences else ())
+
+
+def _pairs(operator: Operator) -> Iterator[Obligation]:
+    """What is summed over pairs of elements of one array is what sums over its elements make."""
+    for number, (output, whole) in enumerate(zip(operator.outputs, operator.as_written.outputs, strict=True), 1):
+        if output is not whole:
+            sides = [tidied(whole), tidied(output)]
+            again = ", ".join(f"{copy} = {source}" for copy, (source, *_) in operator.copies.items())
+            yield Obligation(f"pairs:{number}", "pairs", f"{' is '.join(map(mathematics, sides))}, where {again}", " = ".join(map(latex, sides)),
+                             terms=(whole, output))
 
 
 def _merges(form: FusedForm, premises: tuple[str, ...]) -> Iterator[Obligation]:

@@ -16,7 +16,7 @@ from redfuser_algebra.language.expr import Expr, subterms
 from redfuser_algebra.language.operator import Scalar
 from redfuser_algebra.prove.refutation.bounded import of_finite_rank, rounds_with_pivots, windowed
 from redfuser_algebra.prove.refutation.crossings import Crossed, crossed, is_discrete
-from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Effort, Spent, Unsupported
 from redfuser_algebra.prove.refutation.independence import Found, independent
 from redfuser_algebra.prove.refutation.numbers import Field, balls, fraction, working, written
 from redfuser_algebra.prove.refutation.patterns import seen_by_order, told_apart
@@ -26,10 +26,10 @@ from redfuser_algebra.prove.refutation.reason import ENVELOPE, ONLINE, ORDER_STA
 from redfuser_algebra.prove.fooling import FoolingSet
 from redfuser_algebra.prove.witness import Crossings, Independence, Witness, evaluation_of, jacobian, pivot_values
 
-_FOR_RANKS, _FOR_CHOICES = 3, 1
+_FOR_RANKS, _FOR_CHOICES = 2, 1
 """How much more is spent where elements are put in order, and where they are compared."""
-BUDGET = 1_500_000
-"""Array entries after which no new experiment is started: a second or two."""
+BUDGET = 4_000_000
+"""Array entries that may be computed: some seconds."""
 NONE: Mapping[str, str] = MappingProxyType({})
 """No input is another one once more."""
 
@@ -65,11 +65,13 @@ def _sought(cascade: Cascade, assume: tuple[Expr, ...], refusal: Refusal, budget
         if not behind:
             compares = bool(choices(refusal.reduction.source, cascade.axis))
             effort.left += (_FOR_RANKS if problem.growing else _FOR_CHOICES * compares) * budget
-        if problem.coordinates and not problem.entangled and not effort.over:
+        if problem.coordinates and not problem.entangled:
             try:
-                found = _witness(problem, problem.own(refusal.reduction), refusal, effort)
+                found = _witness(problem, problem.within(effort), problem.own(refusal.reduction), refusal)
             except Unsupported:
                 continue
+            except Spent:
+                return None
             if found:
                 return found
     return None
@@ -87,15 +89,16 @@ def _parameters(params: Mapping[str, Scalar | None]) -> list[dict[str, Fraction]
     return [defaults] if whole == defaults else [defaults, whole]
 
 
-def _witness(problem: Problem, reduction: Reduction, refusal: Refusal, effort: Effort) -> Witness | None:
+def _witness(problem: Problem, within: Problem, reduction: Reduction, refusal: Refusal) -> Witness | None:
+    """What the search finds that is made `within` an effort; the witness itself may be checked again at any time."""
     if (problem.copies or problem.behind) and seen_by_order(problem):
-        told = told_apart(problem, reduction, effort)
+        told = told_apart(within, reduction)
         return told and FoolingSet(_unbounded(problem, reduction), reduction, problem, told.prefix, told.columns, {}, told.steerings)
-    if is_discrete(problem, reduction):
-        jumps = crossed(problem, reduction, effort)
+    if is_discrete(within, reduction):
+        jumps = crossed(within, reduction)
         if jumps:
             return _of_jumps(problem, reduction, refusal, jumps)
-    found = independent(problem, reduction, effort)
+    found = independent(within, reduction)
     return _of_results(problem, refusal, found) if found else None
 
 

@@ -18,7 +18,7 @@ from redfuser_algebra.discover.refusal import ROUNDINGS
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.prove.refutation.elements import ALL, OWN, Domain, Shape, crossing_levels, mapped, ramps, skewed, spread, zigzags
-from redfuser_algebra.prove.refutation.evaluation import Choice, Effort, Evaluation, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Choice, Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import gradient
 from redfuser_algebra.prove.refutation.independence import domains_of
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, balls, between_ends, is_finite, working
@@ -65,7 +65,7 @@ class Crossed:
     columns: tuple[tuple[int, int], ...]
 
 
-def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed | None:
+def crossed(problem: Problem, reduction: Reduction) -> Crossed | None:
     """Enough independent crossings of a discrete reduction, seen in the outputs, or None."""
     rounding = any(term.op in ROUNDINGS for term in subterms(reduction.source))
     count, width = problem.order * 2 if rounding else problem.order * 3 // 2, len(problem.coordinates)
@@ -74,12 +74,12 @@ def crossed(problem: Problem, reduction: Reduction, effort: Effort) -> Crossed |
         plain = list(ramps(count, width, OWN, crossing_levels(count)))
         if is_ordered(reduction.source, problem.axis):
             plain += zigzags(count, width, crossing_levels(count))
-        shapes = chain(plain, turns(problem, reduction, domains, effort), *map(spread, plain))
+        shapes = chain(plain, turns(problem, reduction, domains), *map(spread, plain))
         for shape in shapes if always or not met else ():
-            search = _Search(problem, reduction, mapped(shape.prefix, domains), shape, domains, effort)
+            search = _Search(problem, reduction, mapped(shape.prefix, domains), shape, domains)
             found = search.run()
             met = met or search.met
-            if found or effort.over:
+            if found:
                 return found
     return None
 
@@ -103,9 +103,8 @@ def is_discrete(problem: Problem, reduction: Reduction) -> bool:
 class _Search:
     """One shape: where the reduction jumps as suffixes grow, until enough of the places are independent."""
 
-    def __init__(self, problem: Problem, reduction: Reduction, prefix: np.ndarray, shape: Shape, domains: list[Domain],
-                 effort: Effort) -> None:
-        self.problem, self.reduction, self.prefix, self.effort = problem, reduction, prefix, effort
+    def __init__(self, problem: Problem, reduction: Reduction, prefix: np.ndarray, shape: Shape, domains: list[Domain]) -> None:
+        self.problem, self.reduction, self.prefix = problem, reduction, prefix
         self.moving = shape.moving
         self.pools = [[mapped(suffix, domains) for suffix in pool] for pool in shape.pools]
         self.met = False
@@ -143,7 +142,7 @@ class _Search:
             basis.extend(rows, kept, self.problem.order)
 
     def _values(self, suffixes: Sequence[np.ndarray]) -> tuple[list | None, np.ndarray]:
-        return _discrete(self.problem, self.reduction, self.prefix, suffixes, self.effort)
+        return _discrete(self.problem, self.reduction, self.prefix, suffixes)
 
     def _scanned(self, pool: list[np.ndarray]) -> Iterator[Jump]:
         """Neighbouring values of the steered coordinate between which the reduction changes."""
@@ -175,14 +174,11 @@ class _Search:
         return jumps
 
 
-def _discrete(problem: Problem, reduction: Reduction, prefix: np.ndarray, suffixes: Sequence[np.ndarray],
-              effort: Effort | None = None) -> tuple[list | None, np.ndarray]:
+def _discrete(problem: Problem, reduction: Reduction, prefix: np.ndarray, suffixes: Sequence[np.ndarray]) -> tuple[list | None, np.ndarray]:
     """The reduction after each suffix, if it is discrete, and whether it is certain there."""
     evaluation = problem.evaluation(RATIONAL if problem.rational else balls(BITS), prefix, suffixes)
     node = evaluation.number(reduction.source)
     holds = problem.holds(evaluation)
-    if effort:
-        effort.spend(evaluation, 1)
     if not node.fixed.all():
         return None, holds
     values = np.broadcast_to(node.value, (len(suffixes), *node.value.shape[1:])).reshape(len(suffixes), -1)

@@ -7,6 +7,7 @@ have a kink there) is marked in `spoiled`.
 """
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,12 +25,34 @@ class Unsupported(Exception):
     """A term that has no value among these numbers."""
 
 
+class Spent(Exception):
+    """No effort is left."""
+
+
+class Effort:
+    """How much may still be computed, in entries of arrays: the same question gets the same answer on any machine."""
+
+    def __init__(self, entries: float) -> None:
+        self.left = entries
+
+    def spend(self, entries: int) -> None:
+        """Take note of what is about to be computed.  Raises Spent where it is more than is left."""
+        self.left -= entries
+        if self.left < 0:
+            raise Spent
+
+
+UNLIMITED = Effort(math.inf)
+_CHEAP = 640
+"""Bits of balls up to which an entry counts once."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the terms are evaluated with.
 
     `arrays` and `moving` hold, per input, the laid-out numbers and which of them move; `starts` is the position of
-    the first element of an axis.
+    the first element of an axis.  Whatever is computed in the setting is spent of its `effort`.
     """
 
     field: Field
@@ -40,6 +63,7 @@ class Setting:
     params: Mapping[str, Fraction]
     continuations: int
     starts: Mapping[str, int] = field(default_factory=dict)
+    effort: Effort = UNLIMITED
 
     @property
     def ndim(self) -> int:
@@ -49,6 +73,11 @@ class Setting:
     def dim(self, axis: str) -> int:
         """The dimension of an axis."""
         return 1 + self.axes.index(axis)
+
+    def spend(self, term: Expr) -> None:
+        """Take note that a term, or its derivatives, are about to be computed in every continuation.  Raises Spent."""
+        entries = max(math.prod(self.sizes[axis] for axis in part.axes) for part in (term, *term.args))
+        self.effort.spend(self.continuations * entries * (1 + self.field.bits // _CHEAP))
 
 
 @dataclass(frozen=True)
@@ -99,8 +128,9 @@ class Evaluation:
         self.zero, self.one = (self.field.number(Fraction(value)) for value in (0, 1))
 
     def node(self, term: Expr) -> Node:
-        """The value of a term.  Raises Unsupported."""
+        """The value of a term.  Raises Unsupported and Spent."""
         if term not in self.nodes:
+            self.setting.spend(term)
             self.nodes[term] = self._rules.get(term.op, Evaluation._function)(self, term)
         return self.nodes[term]
 
@@ -179,27 +209,6 @@ class Evaluation:
             self.spoiled |= choice.open.reshape(choice.open.shape[0], -1).any(axis=1)
         else:
             self.choices.append(choice)
-
-
-_CHEAP = 640
-"""Bits of balls up to which an entry counts once."""
-
-
-class Effort:
-    """How much may still be computed, in entries of arrays: the same question gets the same answer on any machine."""
-
-    def __init__(self, entries: int) -> None:
-        self.left = entries
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing new should be started."""
-        return self.left <= 0
-
-    def spend(self, evaluation: Evaluation, sweeps: int = 0) -> None:
-        """Take note of an evaluation and of sweeps back through it."""
-        entries = sum(node.value.size for node in evaluation.nodes.values())
-        self.left -= entries * (1 + sweeps) * (1 + evaluation.field.bits // _CHEAP)
 
 
 _is = np.frompyfunc(operator.is_, 2, 1)

@@ -53,6 +53,7 @@ def _selected(evaluation: Evaluation, term: Expr, body: Node, valid: np.ndarray 
     monoid, count = MONOIDS[term.monoid], _count(evaluation, term)
     places = _in_order(evaluation, body, dim) if count == body.value.shape[dim] > 1 and valid is None else []
     for _ in range(count - len(places)):
+        evaluation.setting.spend(term)
         places.append(_winner(evaluation, term, body, taking, dim))
         taking = taking & (np.indices(taking.shape)[dim] != places[-1])
     picked = np.concatenate(places, axis=evaluation.setting.dim(term.attrs[2])) if monoid.counted else places[0]

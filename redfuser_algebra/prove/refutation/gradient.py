@@ -56,6 +56,7 @@ def _weights(evaluation: Evaluation, seeds: Sequence[tuple[Expr, np.ndarray]]) -
         _gather(weights, evaluation, term, seed)
     for term in reversed(subterms(*(term for term, _ in seeds))):
         if term.args and term in weights:
+            evaluation.setting.spend(term)
             below = through_steps(evaluation, term, weights[term], _weights) if term.op == "scan" else \
                 zip(term.args, _pulled(evaluation, term, weights[term]), strict=False)
             for arg, pulled in below:

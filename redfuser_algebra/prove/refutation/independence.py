@@ -18,7 +18,7 @@ from redfuser_algebra.prove.refutation.elements import (
     hitting_levels, mapped, negative, negative_unit, opposed, pads, pairs, positive, ramps, real, scaled, shifted, spread, unit,
     walks)
 from redfuser_algebra.prove.refutation.envelope import SELECTING, envelopes, wins
-from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Unsupported
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field, balls, is_finite, working
 from redfuser_algebra.prove.refutation.problem import Observation, Problem
 from redfuser_algebra.prove.refutation.rank import Basis
@@ -57,42 +57,42 @@ class Found:
     columns: tuple[tuple[int, int], ...]
 
 
-def independent(problem: Problem, reduction: Reduction, effort: Effort) -> Found | None:
+def independent(problem: Problem, reduction: Reduction) -> Found | None:
     """Independent observations of outputs that depend on `reduction`, or None."""
     refined = _PROMISING - 1
-    for shape, domains in _plan(problem, reduction, effort):
-        trial = Trial(problem, reduction.source, shape, domains, effort)
+    for shape, domains in _plan(problem, reduction):
+        trial = Trial(problem, reduction.source, shape, domains)
         found = trial.run()
-        if trial.best > refined and shape.scalable and not (found or effort.over or problem.rational):
+        if trial.best > refined and shape.scalable and not (found or problem.rational):
             refined = trial.best
-            closer = Trial(problem, reduction.source, shape, list(map(finer, domains)), effort)
+            closer = Trial(problem, reduction.source, shape, list(map(finer, domains)))
             found = closer.run() or next(filter(None, (max(trial, closer, key=lambda each: each.best).run(bits)
                                                        for bits in (_BITS[1:] if problem.behind else _BITS[1:2]))), None)
-        if found or effort.over:
+        if found:
             return found
     return None
 
 
-def _plan(problem: Problem, reduction: Reduction, effort: Effort) -> Iterator[tuple[Shape, list[Domain]]]:
+def _plan(problem: Problem, reduction: Reduction) -> Iterator[tuple[Shape, list[Domain]]]:
     """What to try, in order: the simple shapes in every domain that has values, then the others there."""
     used = []
     for domains, always in domains_of(problem):
         if not used or always:
             shapes = list(_simple(problem, domains))
             fields = (RATIONAL, balls(_BITS[0])) if problem.rational else (balls(_BITS[0]),)
-            if any(_has_values(problem, shape, domains, field, effort) for field in fields for shape in (shapes[0], *spread(shapes[0]))):
+            if any(_has_values(problem, shape, domains, field) for field in fields for shape in (shapes[0], *spread(shapes[0]))):
                 used.append(domains)
                 yield from ((shape, domains) for shape in shapes)
-    yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort)) if used else ()
+    yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0])) if used else ()
     for domains in used:
         yield from ((shape, domains) for shape in _others(problem, reduction, domains))
     for often in _CROWDS if used and not problem.growing else ():
-        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], effort, often * problem.order))
+        yield from ((shape, used[0]) for shape in turns(problem, reduction, used[0], often * problem.order))
     for domains in used:
         yield from ((made, domains) for shape in _simple(problem, domains) for made in spread(shape))
 
 
-def _has_values(problem: Problem, shape: Shape, domains: list[Domain], field: Field, effort: Effort) -> bool:
+def _has_values(problem: Problem, shape: Shape, domains: list[Domain], field: Field) -> bool:
     """Whether the operator has a certain value after some suffix of a shape."""
     suffixes = [mapped(suffix, domains) for pool in shape.pools for suffix in pool[:_LOOKS]]
     with working(field):
@@ -100,7 +100,6 @@ def _has_values(problem: Problem, shape: Shape, domains: list[Domain], field: Fi
             moving = [problem.coordinates[at] for at in shape.moving]
             evaluation = problem.evaluation(field, mapped(shape.prefix, domains), suffixes, moving=moving)
             values = [evaluation.number(output).value for output in problem.outputs]
-            effort.spend(evaluation)
         except Unsupported:
             return False
     finite = [np.asarray(np.frompyfunc(is_finite, 1, 1)(value)).astype(bool) for value in values]
@@ -185,11 +184,11 @@ def _others(problem: Problem, reduction: Reduction, domains: list[Domain]) -> It
 class Trial:
     """One shape: observations after its suffixes, until enough are independent or no more turn up."""
 
-    def __init__(self, problem: Problem, of: Expr, shape: Shape, domains: list[Domain], effort: Effort) -> None:
-        self.problem, self.of, self.shape, self.effort = problem, of, shape, effort
+    def __init__(self, problem: Problem, of: Expr, shape: Shape, domains: list[Domain]) -> None:
+        self.problem, self.of, self.shape = problem, of, shape
         self.prefix = mapped(shape.prefix, domains)
         self.pools = [[mapped(suffix, domains) for suffix in pool] for pool in shape.pools]
-        self.valid = self.best = 0
+        self.best = 0
 
     def run(self, bits: int = _BITS[0]) -> Found | None:
         """Rationals if they will do; then balls of this precision."""
@@ -220,7 +219,7 @@ class Trial:
                     rows, labels = self._rows(field, pool[start:start + _CHUNK])
                     if labels:
                         basis.extend(rows, labels, self.problem.order)
-                    if len(basis) >= self.problem.order or self.effort.over:
+                    if len(basis) >= self.problem.order:
                         return basis
                     if len(basis) == before:
                         break
@@ -241,6 +240,4 @@ class Trial:
                 if all(map(is_finite, flat[at])):
                     rows.append(flat[at])
                     labels.append(Row(suffixes[at], seen))
-        self.valid += len(rows)
-        self.effort.spend(evaluation, len(observations))
         return np.array(rows, object).reshape(len(rows), -1 if rows else 0), labels

@@ -17,10 +17,10 @@ import numpy as np
 from redfuser_algebra.algebra.functions import COMPARISONS
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.language.cascade import Reduction
-from redfuser_algebra.language.expr import Expr, subterms, unbound_states
+from redfuser_algebra.language.expr import Expr, const, substitute, subterms, unbound_states
 from redfuser_algebra.prove.refutation.bounded import FEW
 from redfuser_algebra.prove.refutation.elements import mapped, stairs
-from redfuser_algebra.prove.refutation.evaluation import Effort, Evaluation, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Evaluation, Unsupported
 from redfuser_algebra.prove.refutation.gradient import evaluated
 from redfuser_algebra.prove.refutation.independence import SPARE, domains_of
 from redfuser_algebra.prove.refutation.numbers import RATIONAL
@@ -90,7 +90,7 @@ def _of_scan(scan: Expr, known: dict[Expr, Kinds], states: dict[str, Kinds]) -> 
 
 def _of_term(term: Expr, args: list[Kinds]) -> Kinds:
     if term.op in ("input", "const", "param"):
-        return frozenset((_ELEMENT,)) if term.op == "input" else _BOTH
+        return frozenset((_ELEMENT,)) if term.op == "input" or _is_infinite(term) else _BOTH
     alike = frozenset.intersection(*args) if args else frozenset((_COUNTED,))
     if term.op in COMPARISONS:
         return frozenset((_COUNTED,)) if alike else _NEITHER
@@ -121,7 +121,7 @@ def _largest(term: Expr, problem: Problem) -> Fraction:
     return Fraction(0) if term.op in ("reduce", "scan") else max((_largest(arg, problem) for arg in term.args), default=Fraction(0))
 
 
-def told_apart(problem: Problem, reduction: Reduction, effort: Effort) -> Told | None:
+def told_apart(problem: Problem, reduction: Reduction) -> Told | None:
     """A prefix with as many numbers as are asked for, each of them told by suffixes of its own; or None.
 
     Nothing is said where elements are counted up to a constant, such as the last 30 or the 30 first to differ.
@@ -132,13 +132,13 @@ def told_apart(problem: Problem, reduction: Reduction, effort: Effort) -> Told |
     for (domains, _), shape in product(domains_of(problem), stairs(count, width)):
         prefix = mapped(shape, domains)
         for coordinate, family in product(range(width), _families(count, width)) if _gap(problem, prefix) else ():
-            found = _told_by(problem, reduction, prefix, coordinate, family, effort)
-            if found or effort.over:
+            found = _told_by(problem, reduction, prefix, coordinate, family)
+            if found:
                 return found
     return None
 
 
-def _told_by(problem: Problem, reduction: Reduction, prefix: np.ndarray, coordinate: int, family: _Family, effort: Effort) -> Told | None:
+def _told_by(problem: Problem, reduction: Reduction, prefix: np.ndarray, coordinate: int, family: _Family) -> Told | None:
     """The numbers of one coordinate that suffixes of one family tell, if they are enough; one of them is tried first."""
     seen, gap = problem.observations(1, reduction.source)[:1], _gap(problem, prefix)
     columns = [(at, coordinate) for at in range(len(prefix))]
@@ -146,33 +146,47 @@ def _told_by(problem: Problem, reduction: Reduction, prefix: np.ndarray, coordin
     def steered(some: Sequence[tuple[int, int]]) -> list[Steering]:
         return [Steering(_suffixes(prefix, *column, family, gap), each) for column in some for each in seen]
 
-    effort.left -= _FAMILY
+    problem.effort.spend(_FAMILY)
     middle = len(prefix) // 2
-    if not any(told(problem, prefix, steered(columns[middle:middle + 1]), effort)):
+    if not any(told(problem, prefix, steered(columns[middle:middle + 1]))):
         return None
     steerings = steered(columns)
-    good = [at for at, is_told in enumerate(told(problem, prefix, steerings, effort)) if is_told]
+    good = [at for at, is_told in enumerate(told(problem, prefix, steerings)) if is_told]
     return Told(prefix, tuple(columns[at] for at in good), tuple(steerings[at] for at in good)) if len(good) >= problem.order else None
 
 
-def told(problem: Problem, prefix: np.ndarray, steerings: Sequence[Steering], effort: Effort | None = None) -> list[bool]:
+def told(problem: Problem, prefix: np.ndarray, steerings: Sequence[Steering]) -> list[bool]:
     """Whether what is seen differs between the three suffixes of each steering, for all prefixes in the same order.
 
     Where one of the elements comes out, it differs if it is another element, not if it is the same one and close.
     """
     suffixes = [suffix for steering in steerings for suffix in steering.suffixes]
+    problem = _without_infinities(problem, max((abs(value) for part in (prefix, *suffixes) for value in part.flat), default=Fraction(0)))
     try:
         evaluation = _exactly(problem, prefix, suffixes)
         values = [problem.observed(evaluation, steering.seen)[len(_SIDES) * at:len(_SIDES) * (at + 1)] for at, steering in enumerate(steerings)]
         holds = problem.holds(evaluation).reshape(-1, len(_SIDES)).all(axis=1)
     except Unsupported:
         return [False] * len(steerings)
-    if effort:
-        effort.spend(evaluation)
     near = RATIONAL.number(_gap(problem, prefix) / _APART)
     counted = [_COUNTED in _kinds(output, {}, {}) for output in problem.outputs]
     return [bool(hold) and bool(max(value) - min(value) > (0 if counted[steering.seen.output] else near))
             for hold, steering, value in zip(holds, steerings, values, strict=True)]
+
+
+def _is_infinite(term: Expr) -> bool:
+    return term.op == "const" and abs(term.value) == float("inf")
+
+
+def _without_infinities(problem: Problem, largest: Fraction) -> Problem:
+    """The problem with numbers beyond all others where it has infinities: these are compared and chosen, and no more."""
+    terms = subterms(*problem.outputs, *problem.assume)
+    constants = [Fraction(term.value) for term in terms if term.op == "const" and abs(term.value) < float("inf")]
+    fixed = [*constants, *problem.params.values(), *(value for _, values in problem.others.values() for value in values.flat)]
+    beyond = 1 + int(max(map(abs, fixed), default=0) + largest)
+    instead = {term: const(beyond if term.value > 0 else -beyond) for term in terms if _is_infinite(term)}
+    outputs, assume = (tuple(substitute(term, instead) for term in some) for some in (problem.outputs, problem.assume))
+    return replace(problem, outputs=outputs, assume=assume) if instead else problem
 
 
 def _exactly(problem: Problem, prefix: np.ndarray, suffixes: Sequence[np.ndarray]) -> Evaluation:

@@ -19,7 +19,7 @@ from redfuser_algebra.discover.search import keeps_ever_more
 from redfuser_algebra.language.binding import number_at
 from redfuser_algebra.language.cascade import Cascade, Reduction
 from redfuser_algebra.language.expr import Expr, const, rewritten, substitute, subterms
-from redfuser_algebra.prove.refutation.evaluation import Evaluation, Setting
+from redfuser_algebra.prove.refutation.evaluation import UNLIMITED, Effort, Evaluation, Setting
 from redfuser_algebra.prove.refutation.gradient import evaluated, gradient
 from redfuser_algebra.prove.refutation.numbers import RATIONAL, Field
 
@@ -56,6 +56,7 @@ class Problem:
 
     `behind`: the prefix comes last, after the elements that steer, as a part that is to be merged with what precedes it.
     `copies` are the inputs that hold the elements once more, each with the input that it copies and its own axis for them.
+    Evaluations spend of the `effort`.
     """
 
     cascade: Cascade
@@ -67,6 +68,7 @@ class Problem:
     params: dict[str, Fraction]
     behind: bool = False
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    effort: Effort = UNLIMITED
 
     @cached_property
     def order(self) -> int:
@@ -85,6 +87,10 @@ class Problem:
         """The axes that states and results have."""
         scans = [term for term in subterms(*self.outputs) if term.op in ("scan", "state")]
         return {axis for term in (*scans, *(reduction.source for reduction in self.cascade.reductions)) for axis in term.axes}
+
+    def within(self, effort: Effort) -> Problem:
+        """The same problem, of which no more is computed than this."""
+        return replace(self, effort=effort)
 
     def own(self, reduction: Reduction) -> Reduction:
         """The reduction of that name as this problem states it."""
@@ -153,7 +159,7 @@ class Problem:
         sizes = {**self.sizes, self.axis: length}
         for axis, count in self.growing.items():
             sizes[axis] = int(number_at(count, sizes, self.params))
-        setting = Setting(field, self.axes, sizes, arrays, moves, self.params, len(suffixes), starts)
+        setting = Setting(field, self.axes, sizes, arrays, moves, self.params, len(suffixes), starts, self.effort)
         return evaluated(setting, side)
 
     def _turned(self, array: np.ndarray, own: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from redfuser_algebra.language.cascade import Reduction
 from redfuser_algebra.prove.refutation.elements import Domain, Shape, Steered, mapped, ridges
-from redfuser_algebra.prove.refutation.evaluation import Effort, Unsupported
+from redfuser_algebra.prove.refutation.evaluation import Unsupported
 from redfuser_algebra.prove.refutation.numbers import balls, working
 from redfuser_algebra.prove.refutation.problem import Problem
 from redfuser_algebra.prove.refutation.reason import answers, choices
@@ -24,22 +24,21 @@ _CUTS = (Fraction(1, 2), Fraction(15, 32))
 """Where an interval is cut: a tie in its middle is one no more at the next turn."""
 
 
-def turns(problem: Problem, reduction: Reduction, domains: list[Domain], effort: Effort, often: int = 1) -> Iterator[Shape]:
+def turns(problem: Problem, reduction: Reduction, domains: list[Domain], often: int = 1) -> Iterator[Shape]:
     """Shapes whose suffixes of `often` elements give different answers; none where nothing is asked, or too few are found."""
     asked = choices(reduction.source, problem.axis)
     count = 2 * problem.order if often < _MANY * problem.order else problem.order * 4 // 3
     for shape, steered in ridges(count, len(problem.coordinates), often) if asked else ():
-        values = _Looking(problem, asked, mapped(shape.prefix, domains), steered, domains, effort).values()
-        if len(values) >= problem.order and not effort.over:
+        values = _Looking(problem, asked, mapped(shape.prefix, domains), steered, domains).values()
+        if len(values) >= problem.order:
             yield Shape(shape.prefix, ([steered(value) for value in values],), shape.moving)
 
 
 class _Looking:
     """One prefix and one way to steer: the answers after each value that was looked at."""
 
-    def __init__(self, problem: Problem, asked: Sequence, prefix: np.ndarray, steered: Steered, domains: list[Domain],
-                 effort: Effort) -> None:
-        self.problem, self.asked, self.prefix, self.effort = problem, asked, prefix, effort
+    def __init__(self, problem: Problem, asked: Sequence, prefix: np.ndarray, steered: Steered, domains: list[Domain]) -> None:
+        self.problem, self.asked, self.prefix = problem, asked, prefix
         self.suffix = lambda value: mapped(steered(value), domains)
         self.seen: dict[Fraction, bytes] = {}
 
@@ -52,7 +51,7 @@ class _Looking:
                 places, cut = sorted(self.seen), _CUTS[turn % 2]
                 between = [a + (b - a) * cut for a, b in zip(places, places[1:], strict=False) if self.seen[a] != self.seen[b]]
                 known.append(len(set(self.seen.values())))
-                if not between or known[-1] >= _MOST or known[-_PATIENCE:-_PATIENCE + 1] == known[-1:] or self.effort.over:
+                if not between or known[-1] >= _MOST or known[-_PATIENCE:-_PATIENCE + 1] == known[-1:]:
                     break
                 self._look(between[:_MOST])
         except Unsupported:
@@ -65,7 +64,6 @@ class _Looking:
             for output in self.problem.outputs:
                 evaluation.node(output)
             holds = self.problem.holds(evaluation)
-        self.effort.spend(evaluation)
         found = [answers(self.problem, evaluation, term, len(self.prefix)) for term in self.asked]
         for at, value in enumerate(values):
             if holds[at]:

@@ -191,6 +191,12 @@ def _merge(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
             yield from _of_states("∅ ⊕ A", carrier.merge(nothing, a), a)
 
 
+def _pairs(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
+    evaluation = Evaluation(trial.arithmetic, trial.instance)
+    whole, taken_apart = map(evaluation.of, obligation.terms)
+    yield Comparison("all pairs", taken_apart, whole, "≐")
+
+
 def _result(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
     expected = trial.as_written()
     bracketings = {"(A ⊕ B) ⊕ C": lambda: trial.merged("(AB)", "C"), "A ⊕ (B ⊕ C)": lambda: trial.merged("A", "(BC)"),
@@ -213,6 +219,6 @@ def _infinities(trial: Trial, obligation: Obligation) -> Iterator[Comparison]:
 
 _CHECKS: dict[str, Callable[[Trial, Obligation], Iterator[Comparison]]] = {
     "monoid": _monoid, "rebase": _rebase, "endomorphism": _endomorphism, "cocycle": _cocycle, "order": _claim,
-    "safety": _claim, "dropped": _zero, "readout": _readout, "merge": _merge, "result": _result,
+    "safety": _claim, "dropped": _zero, "readout": _readout, "pairs": _pairs, "merge": _merge, "result": _result,
     "infinities": _infinities,
 }

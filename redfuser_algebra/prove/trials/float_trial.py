@@ -43,7 +43,7 @@ class FloatTrial:
         """The outputs as fractions; None where they are not finite or a ball is too wide to say."""
         with extended.exactly():
             evaluation = Evaluation(EXACT, self.instance(EXACT))
-            outputs = [evaluation.arithmetic.numbers(evaluation.of(output)) for output in self.space.operator.outputs]
+            outputs = [evaluation.arithmetic.numbers(evaluation.of(output)) for output in self.space.outputs]
             return [np.asarray(np.frompyfunc(_fraction, 1, 1)(values), object) for values in outputs]
 
     def fused(self, dtype: str) -> list[np.ndarray]:
@@ -51,7 +51,7 @@ class FloatTrial:
         form, instance = self.space.form, self.instance(floats(dtype))
         bounds = np.linspace(0, self.length, 4).astype(int)
         places = tuple(tuple(range(a, b)) for a, b in zip(bounds, bounds[1:], strict=False))
-        trial = Trial(form, self.space.operator.outputs, instance, places, self.space.shortest, floats(dtype))
+        trial = Trial(form, self.space.outputs, instance, places, self.space.shortest, floats(dtype))
         with np.errstate(all="ignore"):
             final = trial.carrier.finalized(trial.merged("(AB)", "C"), instance)
             return [final.of(output) for output in form.outputs]
@@ -60,7 +60,7 @@ class FloatTrial:
         """The outputs of the operator, reduction after reduction."""
         evaluation = Evaluation(floats(dtype), self.instance(floats(dtype)))
         with np.errstate(all="ignore"):
-            return [evaluation.of(output) for output in self.space.operator.outputs]
+            return [evaluation.of(output) for output in self.space.outputs]
 
     def interpreted(self, interpreter: Interpreter) -> list[np.ndarray]:
         """The outputs as the product computes them."""
@@ -83,8 +83,7 @@ class FloatTrial:
         space = self.space
         arrays = {name: laid_out(_numbers(array, arithmetic), space.operator.inputs[name], space.axes)
                   for name, array in self.arrays.items()}
-        return Instance(space.form.axis, space.axes, {**space.sizes, **space.form.lengths(self.length)}, arrays, self.params,
-                        tuple(range(self.length)), space.operator.inputs | space.form.symbol_axes)
+        return space.instance(arrays, self.params, self.length)
 
 
 def _numbers(array: np.ndarray, arithmetic: Arithmetic) -> np.ndarray:

@@ -5,7 +5,7 @@ few elements, zeros and ones.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -58,6 +58,19 @@ class Space:
     params: dict[str, tuple[object, ...]]
     conditions: tuple[Expr, ...]
 
+    @property
+    def outputs(self) -> tuple[Expr, ...]:
+        """The outputs of the operator as written."""
+        return self.operator.as_written.outputs
+
+    def instance(self, arrays: Mapping[str, np.ndarray], params: Mapping[str, object], length: int) -> Instance:
+        """Laid-out arrays for the inputs, and for those that are one of them once more, with everything that expressions need."""
+        sizes, again = {**self.sizes, **self.form.lengths(length)}, {}
+        for copy, (source, own, other) in self.operator.copies.items():
+            sizes[other], again[copy] = length, np.swapaxes(arrays[source], self.axes.index(own), self.axes.index(other))
+        return Instance(self.form.axis, self.axes, sizes, {**arrays, **again}, params, tuple(range(length)),
+                        self.operator.as_written.inputs | self.form.symbol_axes)
+
     def trials(self, infinite: bool = False):
         """A strategy for trials; with `infinite`, some elements are ±inf."""
         from hypothesis import strategies as st
@@ -72,10 +85,8 @@ class Space:
         sizes = {**self.sizes, **self.form.lengths(length)}
         arrays = {name: self._array(draw, st, name, own, sizes, infinite) for name, own in self.operator.inputs.items()}
         params = {name: draw(st.sampled_from(values)) for name, values in self.params.items()}
-        own = self.operator.inputs | self.form.symbol_axes
-        instance = Instance(self.form.axis, self.axes, sizes, arrays, params, tuple(range(length)), own)
         places = tuple(tuple(at for at, group in enumerate(groups) if group == part) for part in range(3))
-        return Trial(self.form, self.operator.outputs, instance, places, self.shortest)
+        return Trial(self.form, self.outputs, self.instance(arrays, params, length), places, self.shortest)
 
     def _array(self, draw, st, name: str, own: tuple[str, ...], sizes: dict[str, int], infinite: bool) -> np.ndarray:
         shape = tuple(sizes[axis] for axis in own)
@@ -100,8 +111,8 @@ class Space:
 def space(operator: Operator, cascade: Cascade, form: FusedForm) -> Space:
     """The trials of a form of an operator."""
     conditions = (*operator.assume, *form.assumptions)
-    terms = subterms(*operator.outputs, *conditions)
-    axes = dict.fromkeys((*operator.axes, *form.axis_copies))
+    terms = subterms(*operator.as_written.outputs, *conditions)
+    axes = dict.fromkeys((*operator.as_written.axes, *form.axis_copies))
     axes.update((term.axis, None) for term in terms if term.op == "reduce")
     sizes = _sizes(operator, cascade, form)
     palettes = {name: _palettes(name, conditions) for name in operator.inputs}
