@@ -64,7 +64,8 @@ def built(search: Search) -> FusedForm:
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),
-        recurrences=tuple(_renamed(each, rename) for each in search.recurrences), prefixes=tuple(prefixes(search.cascade)), trace=tuple(search.questions))
+        recurrences=tuple(_renamed(each, rename) for each in search.recurrences),
+        clips=tuple(replace(each, part=tuple(map(rename, each.part))) for each in search.clips), prefixes=tuple(prefixes(search.cascade)), trace=tuple(search.questions))
 
 
 def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) -> Mean | None:
@@ -219,6 +220,7 @@ def _facts(search: Search, state: tuple[Component, ...], results: tuple[Result, 
     yield from _cancellations(search, results)
     yield from _uncentred(search)
     yield from _infinite_elements(search)
+    yield from _infinite_moves(search)
     for weight in search.weights:
         yield Fact("domain", f"an element whose {said(weight)} only underflows takes part: where it is infinite, it shows")
 
@@ -298,6 +300,12 @@ def _infinite_elements(search: Search) -> Iterator[Fact]:
         if any(part.op == "symbol" for row in recurred.entries for entry, function in zip(row, recurred.basis, strict=True)
                if function is not one for part in subterms(entry)):
             yield Fact("domain", f"where an element is infinite, {recurred.name} of several parts is that of the loop only if that is finite")
+
+
+def _infinite_moves(search: Search) -> Iterator[Fact]:
+    """Parts add what the loop has never added: inf − inf."""
+    for clip in search.clips:
+        yield Fact("domain", f"where an element is infinite, {clip.name} of several parts may be NaN where the loop has one of its bounds")
 
 
 def _cancellations(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:

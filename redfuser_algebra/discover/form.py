@@ -143,6 +143,21 @@ class Recurred:
     reached: Expr | None = None
 
 
+@dataclass(frozen=True)
+class Clipped:
+    """That the result `name` is a `state` which every element moves and keeps within bounds: h ← min(max(h + a, b), c).
+
+    The `step` as it is written is that with (a, b, c) = `element`; `part` are those of a part, over components.
+    """
+
+    name: str
+    state: Expr
+    start: Expr
+    step: Expr
+    element: tuple[Expr, Expr, Expr]
+    part: tuple[Expr, Expr, Expr]
+
+
 PLACES = 600
 """By how many binary places the heaviest components of a scaling are moved at a time."""
 
@@ -179,7 +194,7 @@ class FusedForm:
     `ranks` is R for each result: the components that move together with it, sums that are always 0 included.
     `trace` holds the questions that were asked of the e-graph, with their answers.
     `order` is "commutative", "ordered", or "online" where parts do not merge: a state only goes on from element to element.
-    `recurrences` say why an ordered state follows its steps, and `prefixes` which results the scans that maps see element by
+    `recurrences` and `clips` say why an ordered state follows its steps, and `prefixes` which results the scans that maps see element by
     element have come to.  `scalings` say which components may be multiplied together.  `assumptions` are conditions the user
     did not declare but the form needs.
     """
@@ -197,6 +212,7 @@ class FusedForm:
     recurrences: tuple[Recurred, ...] = ()
     prefixes: tuple[tuple[Expr, tuple[str, ...]], ...] = ()
     scalings: tuple[Scaling, ...] = ()
+    clips: tuple[Clipped, ...] = ()
     trace: tuple[Question, ...] = field(default=(), compare=False, repr=False)
 
     @property

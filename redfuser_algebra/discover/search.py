@@ -18,13 +18,14 @@ from redfuser_algebra.discover.about_scales import about_scales
 from redfuser_algebra.discover.about_weights import Weighed, about_weights, summand, zero_last
 from redfuser_algebra.discover.asking import Asked, Asker, Settings, Unmoved
 from redfuser_algebra.discover.at_now import kept_at_now
+from redfuser_algebra.discover.clipped import clip_of, kept_clip
 from redfuser_algebra.discover.decode import Decoder
 from redfuser_algebra.discover.draft import Draft, Drafts, TooMany
 from redfuser_algebra.discover.egraph import Sexp
 from redfuser_algebra.discover.encode import sees_pivot
 from redfuser_algebra.discover.exponentials import exponentiated
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
-from redfuser_algebra.discover.form import Recurred
+from redfuser_algebra.discover.form import Clipped, Recurred
 from redfuser_algebra.discover.fractions import projective
 from redfuser_algebra.discover.kept_matrices import Kept, kept, recurred
 from redfuser_algebra.discover.logarithms import logarithmic
@@ -71,6 +72,7 @@ class Search:
         self.questions = self._asker.questions
         self.drafts = self._drafts.found
         self.recurrences: list[Recurred] = []
+        self.clips: list[Clipped] = []
         self._kept_matrices: list[Kept] = []
 
     def run(self) -> None:
@@ -186,7 +188,7 @@ class Search:
         try:
             return self._followed(reduction, found)
         except NotClosed as refusal:
-            for other in (self._exponentiated, self._logarithmic):
+            for other in (self._exponentiated, self._logarithmic, self._clipped):
                 if (value := other(reduction, found)) is not None:
                     return value
             return self._fraction(reduction, found, refusal)
@@ -214,6 +216,16 @@ class Search:
                 self.recurrences.append(replace(recurred(reduction.name, k, matrix), reached=matrix.read(k)))
                 return over.back(matrix.read(k))
         return None
+
+    def _clipped(self, reduction: Reduction, found: Recurrence) -> Expr | None:
+        """What comes of a state that is moved and kept within bounds, or None."""
+        clip = clip_of(found)
+        if clip is None:
+            return None
+        part = kept_clip(clip, self._drafts, self._plain(reduction, "sum", clip.added), self.axis)
+        start, step = found.starts[found.target], found.steps[found.target]
+        self.clips.append(Clipped(reduction.name, found.target, start, step, clip.parts, part.parts))
+        return part.of(start)
 
     def _fraction(self, reduction: Reduction, found: Recurrence, refusal: NotClosed) -> Expr:
         """A state that is a fraction of two that a matrix follows.  Raises Unmoved."""

@@ -33,7 +33,7 @@ def _refused(refusal: Refusal) -> tuple[str, str]:
 
 def _kind(form: FusedForm) -> str:
     moving = [component for component in form.state if not component.fixed]
-    if form.prefixes or form.order == "ordered" and form.recurrences:
+    if form.prefixes or form.order == "ordered" and (form.recurrences or form.clips):
         return "scan"
     if any(component.rebase.op == "where" for component in moving):
         return "reset"

@@ -15,13 +15,15 @@ from redfuser_algebra.discover.form import FusedForm
 from redfuser_algebra.language.expr import Expr, call, const, subterms
 from redfuser_algebra.prove.evidence import CANNOT, PROVED, Evidence
 from redfuser_algebra.prove.obligations import Obligation
-from redfuser_algebra.prove.recurrences import Equation, associativity, equations, scalings
+from redfuser_algebra.prove.recurrences import Equation, associativity, entries_of, equations, of_clip, scalings
 
 CHECKER = "distribution"
 DISTRIBUTED = ("recurrence", "scaling")
 """The kinds of obligations that are for this checker alone."""
 
 MOST_CONDITIONS = 8
+LATTICE = "max-min-plus"
+"""Where + distributes over max and min, and these over each other."""
 
 Product = frozenset[tuple[Expr, Fraction]]
 """Unknowns with their exponents; where + is the product, with their multiples."""
@@ -38,16 +40,19 @@ class Unread(Exception):
 
 def distributed(form: FusedForm, obligations: Sequence[Obligation]) -> Iterator[tuple[str, Evidence]]:
     """The id of every obligation about a recurrence or a scaling, with the evidence."""
-    records = {recurred.name: recurred for recurred in form.recurrences}
+    records, clips = ({each.name: each for each in found} for found in (form.recurrences, form.clips))
     together = {scaling.names: scaling for scaling in form.scalings}
     for obligation in obligations:
-        if obligation.kind == "recurrence":
+        if obligation.kind == "recurrence" and obligation.about[0] in clips:
+            yield obligation.id, _evidence([(LATTICE, of_clip(form, clips[obligation.about[0]]))], ", then induction over the elements")
+        elif obligation.kind == "recurrence":
             recurred = records[obligation.about[0]]
             yield obligation.id, _evidence(((recurred.semiring, equations(form, recurred)),), ", then induction over the elements")
         elif obligation.kind == "scaling":
             yield obligation.id, _evidence([("sum-product", scalings(form, together[obligation.about]))])
         elif obligation.id == "monoid:compose":
-            yield obligation.id, _evidence([(r.semiring, associativity(form, r)) for r in form.recurrences])
+            yield obligation.id, _evidence([*((r.semiring, associativity(form, entries_of(r))) for r in form.recurrences),
+                                            *((LATTICE, associativity(form, clip.part)) for clip in form.clips)])
 
 
 def _evidence(asked: Sequence[tuple[str, Iterable[Equation]]], then: str = "") -> Evidence:
@@ -69,7 +74,31 @@ def equal(semiring: str, left: Expr, right: Expr) -> bool:
     if len(conditions) > MOST_CONDITIONS:
         raise Unread(f"more than {MOST_CONDITIONS} conditions")
     ways = (dict(zip(conditions, way, strict=True)) for way in product((True, False), repeat=len(conditions)))
+    if semiring == LATTICE:
+        return all(_smallest(left, way) == _smallest(right, way) for way in ways)
     return all(_equal(Normal(semiring, way), left, right) for way in ways)
+
+
+def _smallest(term: Expr, way: Mapping[Expr, bool]) -> set[frozenset]:
+    """The terms over (max, +) of which a term is the least, without those that are at least as large as another one.  Raises Unread."""
+    found = _parts(term, Normal("max-plus", way))
+    return {frozenset(each.items()) for each in found if not any(other != each and _below(other, each) for other in found)}
+
+
+def _parts(term: Expr, normal: Normal) -> list[Sum]:
+    if term.op == "where":
+        return _parts(term.args[1 if normal.chosen[term.args[0]] else 2], normal)
+    if term.op == "const" and term.value == float("inf"):
+        return []
+    if term.op not in ("minimum", "maximum", "add", "subtract"):
+        return [normal.of(term)]
+    a, b = (_parts(arg, normal) for arg in ((term.args[0], -term.args[1]) if term.op == "subtract" else term.args))
+    return a + b if term.op == "minimum" else [(normal.added if term.op == "maximum" else normal.product)(one, other) for one in a for other in b]
+
+
+def _below(one: Sum, other: Sum) -> bool:
+    """Whether every term of a maximum is in another one, with at least as much added."""
+    return all(product in other and value <= other[product] for product, value in one.items())
 
 
 def _equal(normal: Normal, left: Expr, right: Expr) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.algebra.semirings import SEMIRINGS
-from redfuser_algebra.discover.form import Component, FusedForm, Pivot, Recurred
+from redfuser_algebra.discover.clipped import Clip
+from redfuser_algebra.discover.form import Clipped, Component, FusedForm, Pivot, Recurred
 from redfuser_algebra.discover.scaling import zero_later
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
@@ -60,7 +61,7 @@ def obligations(operator: Operator, cascade: Cascade, form: FusedForm) -> tuple[
     centred = {o.about[0]: o.id for o in dropped}
     parts = [
         *map(_monoid, dict.fromkeys(component.monoid for component in form.state)),
-        *map(_recurrence, form.recurrences),
+        *map(_recurrence, form.recurrences), *map(_clip, form.clips),
         *(_scaling(form, number) for number in range(1, len(form.scalings) + 1)),
         *(_rebase(form, component, assumed + ordered) for component in form.state if pivot_names(component)),
         *(_endomorphism(component) for component in moving),
@@ -118,6 +119,14 @@ def _recurrence(recurred: Recurred) -> Obligation:
                  f"the product of its elements' matrices, the later ones first, and {recurred.name} is read off it")
     written = r"\varphi(h_l) = M(x_l) \otimes \varphi(h_{l-1}),\ M_{A B} = M_B \otimes M_A"
     return Obligation(f"recurrence:{recurred.name}", "recurrence", statement, written, about=(recurred.name,))
+
+
+def _clip(clip: Clipped) -> Obligation:
+    """The step moves a state and keeps it within bounds, and the components do so for a part."""
+    step, part = (mathematics(tidied(term)) for term in (clip.step, Clip(*clip.part).of(clip.state)))
+    statement = f"{clip.state.name} ← {step} moves it and keeps it within bounds; so does a part: {part}, and {clip.name} is read off it"
+    written = r"h_l = \min(\max(h_{l-1} + a, b), c),\ (a, b, c)_{A B} = (a_A + a_B, \max(b_A + a_B, b_B), \min(\max(c_A + a_B, b_B), c_B))"
+    return Obligation(f"recurrence:{clip.name}", "recurrence", statement, written, about=(clip.name,))
 
 
 def _scaling(form: FusedForm, number: int) -> Obligation:
@@ -220,7 +229,7 @@ def _zero_sum(form: FusedForm, pivot: Pivot, above: Expr, below: Expr, mask: Exp
 
 
 def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
-    recurrences = {recurred.name for recurred in form.recurrences}
+    recurrences = {followed.name for followed in (*form.recurrences, *form.clips)}
     for row, result in zip(cascade.reductions, form.results, strict=True):
         parts = row.operands
         source = row.body if row.monoid == "compose" else Expr("reduce", parts, row.source.attrs)
@@ -272,4 +281,4 @@ def _online(operator: Operator, form: FusedForm) -> Obligation:
 
 def _infinities(form: FusedForm) -> Obligation:
     statement = "where elements are ±inf and the operator as written still has finite results, so has the form, the same"
-    return Obligation("infinities", "infinities", statement, r"x_l = \pm\infty", tuple(map(str, form.guards)))
+    return Obligation("infinities", "infinities", statement, r"x_l = \pm\infty", tuple(map(str, form.guards)), limit=bool(form.clips))

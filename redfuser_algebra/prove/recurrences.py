@@ -10,7 +10,8 @@ from functools import reduce
 
 from redfuser_algebra.algebra.monoids import STEPS
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
-from redfuser_algebra.discover.form import FusedForm, Recurred, Scaling
+from redfuser_algebra.discover.clipped import Clip
+from redfuser_algebra.discover.form import Clipped, FusedForm, Recurred, Scaling
 from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, primed, symbol_names
@@ -49,9 +50,26 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
         yield f"the fraction {state.name}", substitute(written, fractions), substitute(fraction, step)
 
 
-def associativity(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
+def of_clip(form: FusedForm, clip: Clipped) -> Iterator[Equation]:
+    """The same of a state that is moved and kept within bounds."""
+    made, symbols = Clip(*clip.part), {part for term in clip.part for part in subterms(term) if part.op == "symbol"}
+    lifts = {part: form.component(part.name).lift for part in symbols}
+    joins = {part: joined(form, part.name) for part in symbols}
+    yield "step", clip.step, Clip(*clip.element).of(clip.state)
+    for what, part, element in zip(("what is added", "the lower bound", "the upper bound"), clip.part, clip.element, strict=True):
+        yield f"one element, {what}", substitute(part, lifts), element
+    later = Clip(*(substitute(part, {each: primed(each) for each in symbols}) for part in clip.part))
+    yield "two parts", Clip(*(substitute(part, joins) for part in clip.part)).of(clip.state), later.of(made.of(clip.state))
+    yield "the result", {result.name: result.value for result in form.results}[clip.name], made.of(clip.start)
+
+
+def entries_of(recurred: Recurred) -> list[Expr]:
+    """What a part holds."""
+    return [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between]
+
+
+def associativity(form: FusedForm, entries: Sequence[Expr]) -> Iterator[Equation]:
     """(a ∘ b) ∘ c = a ∘ (b ∘ c), component by component."""
-    entries = [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between]
     names = dict.fromkeys(name.removesuffix(PRIME) for name in symbol_names(*entries))
     axes = {name: form.component(name).axes for name in names}
 

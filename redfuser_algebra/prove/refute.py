@@ -28,7 +28,7 @@ from redfuser_algebra.prove.witness import Crossings, Independence, Witness, eva
 
 _FOR_RANKS, _FOR_CHOICES = 2, 1
 """How much more is spent where elements are put in order, and where they are compared."""
-BUDGET = 4_000_000
+BUDGET = 3_000_000
 """Array entries that may be computed: some seconds."""
 NONE: Mapping[str, str] = MappingProxyType({})
 """No input is another one once more."""

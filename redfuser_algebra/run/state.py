@@ -323,7 +323,7 @@ def _ended(component: Component, held: Held, state: State, final: _Values, stuck
 
 def _check_enough(form: FusedForm, state: State) -> None:
     """The operator as written has no value on too few elements, so neither has its form."""
-    rows = [row for row in form.results if row.monoid] if form.recurrences or not form.merges else form.state
+    rows = [row for row in form.results if row.monoid] if form.recurrences or form.clips or not form.merges else form.state
     for row in rows if state.length == 0 else ():
         if row.mask is None and not MONOIDS[row.monoid].empty:
             raise nothing_to_choose_from(row.monoid, form.axis)

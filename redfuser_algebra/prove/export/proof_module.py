@@ -48,6 +48,8 @@ def proof_module(verdict: Verdict) -> str:
             main = verdict.fused.decision.main
             if not main.form.merges:
                 raise Unprintable("an online form")
+            if main.form.clips:
+                raise Unprintable("a state that is kept within bounds")
             written = ordered_module if main.form.recurrences else fused_module
             return written(verdict.operator, main.cascade, main.form)
         if verdict.refusal.witness is not None:

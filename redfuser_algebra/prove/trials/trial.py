@@ -125,6 +125,7 @@ class Trial:
         """
         if component.joined is not None:
             zeros = [SEMIRINGS[recurred.semiring].zero for recurred in self.form.recurrences]
+            zeros += [component.empty] if self.form.clips else []
             return is_finite(held.value) | ~held.present | np.isin(held.value, zeros)
         if not (MONOIDS[component.monoid].counted or component.takes_over):
             return is_finite(held.value) | ~held.present
