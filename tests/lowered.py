@@ -68,7 +68,7 @@ def plain_module(text, name):
         "larger": np.maximum, "smaller": np.minimum, **dict.fromkeys(("exp4", "exp8", "decay4", "decay8"), np.exp),
         "finite": np.isfinite, "anchored": lambda x: x if np.isfinite(x) else type(x)(0),
         "times": lambda factor, x: type(x)(0) if x == 0 else factor * x,
-        "comes_first": comes_first, "precedes": precedes, "ordered": ordered, "highest": highest, "left_over": left_over}
+        "comes_first": comes_first, "precedes": precedes, "ordered": ordered, "ranked": ranked, "left_over": left_over}
     return types.SimpleNamespace(**names)
 
 
@@ -86,15 +86,19 @@ def ordered(lanes, keys):
     keys[:] = np.where(np.isnan(lanes), most - 127, np.where(lanes == 0, 0, order))
 
 
-def highest(keys, below, wanted=True):
-    ranks = (keys & -64) | np.arange(63, -1, -1)
-    return max(ranks[wanted & (ranks < below)], default=-np.iinfo(keys.dtype).max)
+def ranks_of(keys):
+    return (keys & -64) | np.arange(63, -1, -1)
+
+
+def ranked(keys, count, ranks):
+    ranks[:count + 1] = [*sorted(ranks_of(keys), reverse=True), -np.iinfo(keys.dtype).max][:count + 1]
 
 
 def left_over(keys, below, best, at, start):
     least = np.empty(1, keys.dtype)
     ordered(best[-1:].astype(f"f{keys.itemsize}"), least)
-    return highest(keys, below, (at[-1] < 0) | (keys > least) | ((keys == least) & (np.arange(64) < at[-1] - start)))
+    wanted, ranks = (at[-1] < 0) | (keys > least) | ((keys == least) & (np.arange(64) < at[-1] - start)), ranks_of(keys)
+    return max(ranks[wanted & (ranks < below)], default=-np.iinfo(keys.dtype).max)
 
 
 def multiplied(left, right, turns, panel, into):

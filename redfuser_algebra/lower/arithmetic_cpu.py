@@ -325,7 +325,7 @@ _PIECES = ((("empty", "shaped"), _MEMORY), (("fill",), _FILLED), (("copy",), _CO
            (("finite", "anchored"), _FINITE), (("wide_vectors",), _WIDE), (("seldom",), _SELDOM), (("ahead",), _AHEAD),
            (("_reduced",), _REDUCED), (("exp4", "decay4"), _EXP4), (("exp8", "decay8"), _EXP8), (("larger", "smaller"), _EXTREMES),
            (("minus", "apart", "fit", "middle", "sound"), _SINGLE), (("insert", "comes_first"), FIRST), (("insert",), INSERT),
-           (("highest",), LANES), (("mean_of", "towards"), _MEANS), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
+           (("ranked", "left_over"), LANES), (("mean_of", "towards"), _MEANS), (("rounded", "whole"), _ROUNDED), (("multiply",), MULTIPLY), (("product",), MASKED_PRODUCT))
 
 _IMPORTS_OF_ALL = '''import math
 

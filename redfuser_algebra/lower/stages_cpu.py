@@ -151,10 +151,10 @@ class StagePrinter(MeanPrinter):
                  f"for lane in range({STRIP}):", *indented([f"{index} = i0 + lane", *each])]
         monoids = {self.held(u.name).name: (u.monoid, types[u.name]) for u in self.program.updates if u.name in types}
         together = [f"{name} = {joined(monoids[name][0], name, lanes, monoids[name][1])}" for name, lanes in results.items()]
-        for line in [f"for lane in range({STRIP}):", *indented([f"{lanes} = {name}" for name, lanes in results.items()]),
-                     f"whole = {n} // {STRIP} * {STRIP}", f"for i0 in range(0, whole, {STRIP}):", *indented(strip),
-                     f"for {index} in range(whole, {n}):", *indented(line.replace("_lanes[lane]", "") for line in each),
-                     f"for lane in range({STRIP}):", *indented(together)]:
+        lanes = lambda lines: ["if whole > 0:", *indented([f"for lane in range({STRIP}):", *indented(lines)])]
+        for line in [f"whole = {n} // {STRIP} * {STRIP}", *lanes([f"{each} = {name}" for name, each in results.items()]),
+                     f"for i0 in range(0, whole, {STRIP}):", *indented(strip),
+                     f"for {index} in range(whole, {n}):", *indented(line.replace("_lanes[lane]", "") for line in each), *lanes(together)]:
             function.line(line)
 
     def _lanes(self, function: Function, name: str, type_: str) -> str:
@@ -320,16 +320,19 @@ class StagePrinter(MeanPrinter):
         whole, most = f"i{w}", f"MOST{w}"
         start, n = function.argument("start", "t0"), function.argument("n", "n")
         lanes, keys = self._per_lane(function, f"lanes{w}", type_), self._per_lane(function, f"keys{w}", whole)
-        rank, value = f"rank = highest({keys}, rank)", value if mask is None else f"({value} if {mask} else {none})"
-        lines = [f"for lane in range({LANES}):", f"    {lanes}[lane] = {none}",
-                 f"for i0 in range(0, {n}, {LANES}):", f"    for lane in range({LANES} if i0 + {LANES} < {n} else {n} - i0):",
-                 *indented(indented([f"{index} = i0 + lane", *each, f"{lanes}[lane] = larger({lanes}[lane], {value})"])),
-                 f"ordered({lanes}, {keys})", f"rank, bound, wanted = {most}, {best}[-1], {at}.shape[0] if {at}[-1] < 0 else 0",
-                 f"if wanted > 0 and {n} > {LANES}:", *indented([
-                     "bound = inf", "for place in range(wanted):", f"    {rank}",
-                     f"    bound = smaller(bound, f8({lanes}[{last} - (rank & {last})]) if rank > -{most} else -inf)", f"rank = {most}"]),
+        ranks, value = self._per_lane(function, f"ranks{w}", whole, LANES + 1), value if mask is None else f"({value} if {mask} else {none})"
+        looked = [*each, f"{lanes}[lane] = larger({lanes}[lane], {value})"]
+        lines = [f"for lane in range({LANES}):", f"    {lanes}[lane] = {none}", f"whole = {n} // {LANES} * {LANES}",
+                 f"for i0 in range(0, whole, {LANES}):", f"    for lane in range({LANES}):", *indented(indented([f"{index} = i0 + lane", *looked])),
+                 f"for lane in range({n} - whole):", *indented([f"{index} = whole + lane", *looked]), f"ordered({lanes}, {keys})",
+                 f"rank, bound, place, wanted = {most}, {best}[-1], 0, {at}.shape[0] if {at}[-1] < 0 else 0",
+                 "if wanted > 0:", f"    ranked({keys}, wanted, {ranks})",
+                 f"if 0 < wanted <= {LANES} < {n}:", *indented([
+                     "bound = inf", "for each in range(wanted):", f"    bound = smaller(bound, f8({lanes}[{last} - ({ranks}[each] & {last})]))"]),
                  "while True:", *indented([
-                     "if wanted > 0:", f"    {rank}", "else:", f"    rank = left_over({keys}, rank, {best}, {at}, {start})", "wanted -= 1",
+                     "if place < wanted:", f"    rank = {ranks}[place]",
+                     f"elif 0 < wanted == place and {ranks}[place] >> 6 < rank >> 6:", "    break",
+                     "else:", f"    rank = left_over({keys}, rank, {best}, {at}, {start})", "place += 1",
                      f"if rank == -{most}:", "    break",
                      f"for {index} in range({last} - (rank & {last}), {n}, {LANES}):",
                      *indented([*each, f"value = {lift.to('f8').text}", f"if {'' if mask is None else f'{mask} and '}not value < bound:",
@@ -360,9 +363,9 @@ class StagePrinter(MeanPrinter):
                 f"if comes_first({sign}f8(r0), {sign}{won.name}, {held.name}):", "    for i in range(nb):", *indented(indented(looked))])]
         return self.printed(function)
 
-    def _per_lane(self, function: Function, name: str, type_: str) -> str:
+    def _per_lane(self, function: Function, name: str, type_: str, count: int = LANES) -> str:
         """A buffer with a number per lane, which all updates share."""
-        line = f"{name} = empty(({LANES},), {type_})"
+        line = f"{name} = empty(({count},), {type_})"
         self.buffers += [] if line in self.buffers else [line]
         return function.argument(name, name)
 

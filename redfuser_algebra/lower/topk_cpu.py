@@ -51,8 +51,16 @@ def insert(best, at, value, position):
 
 # The k largest of many: the elements are spread over 64 lanes, and the lanes with the k largest maxima are all that can
 # hold one of them.  A lane's maximum becomes a whole number of the same order; where the last bits of that make room for
-# the lane, no two are the same, so that the largest, and then the largest below it, are found by vectors and without a
-# branch.  Lanes that differ in no other bit may be found in the wrong order: after k of them, that of the maxima counts.
+# the lane, no two are the same.  The largest of them, and then the largest below it, are found by vectors and without a
+# branch, up to seven by networks: eight columns of lanes are sorted side by side, and merged.  Lanes that differ in no
+# other bit may be found in the wrong order: after k of them, that of the maxima counts.
+EIGHT = ((0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3), (4, 5), (6, 7), (2, 4), (3, 5),
+         (1, 4), (3, 6), (1, 2), (3, 4), (5, 6))
+"""Which of eight numbers are compared, one pair after the other: the larger one goes first, and in the end all are in order."""
+
+FALLING = ((0, 4), (1, 5), (2, 6), (3, 7), (0, 2), (1, 3), (4, 6), (5, 7), (0, 1), (2, 3), (4, 5), (6, 7))
+"""The same for eight numbers that rise and then fall, or fall and then rise."""
+
 LANES = '''
 MOST4, MOST8 = i4(2**31 - 1), i8(2**63 - 1)
 
@@ -83,13 +91,38 @@ def _order(builder, x, whole):
     return builder.select(builder.fcmp_unordered("uno", x, x), every(kind, 2**(whole.width - 1) - 128), order)
 
 
-def _highest(builder, order, whole, below, wanted=None):
-    """The largest rank below a bound, which is a lane's order but that it ends in the lane; -MOST if there is none."""
-    rank = builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+def _ranks(builder, order, whole):
+    """The order of what each lane holds, but that it ends in the lane: the first of equal ones is the largest."""
+    return builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+
+
+def _highest(builder, rank, whole, below, wanted=None):
+    """The largest rank below a bound; -MOST if there is none."""
     lower = builder.icmp_signed("<", rank, _of_lanes(builder, whole, below))
     rank = builder.select(lower if wanted is None else builder.and_(lower, wanted), rank, _of_lanes(builder, whole, [1 - 2**(whole.width - 1)] * 64))
     reduced = cgutils.get_or_insert_function(builder.module, ir.FunctionType(whole, [rank.type]), f"llvm.vector.reduce.smax.v64i{whole.width}")
     return builder.call(reduced, [rank])
+
+
+EIGHT = <eight>
+FALLING = <falling>
+
+
+def _first_eight(builder, rank, whole):
+    """The eight largest of 64 ranks, in order: eight columns are sorted side by side, and merged with each other."""
+    vector, places = ir.VectorType(whole, 8), lambda these: ir.Constant(ir.VectorType(ir.IntType(32), 8), list(these))
+    larger, smaller = (cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), f"llvm.{name}.v8i{whole.width}")
+                       for name in ("smax", "smin"))
+    rows = [builder.shuffle_vector(rank, rank, places(range(8 * each, 8 * each + 8))) for each in range(8)]
+    def swapped(pairs):
+        for i, j in pairs:
+            rows[i], rows[j] = builder.call(larger, [rows[i], rows[j]]), builder.call(smaller, [rows[i], rows[j]])
+    swapped(EIGHT)
+    for apart in (4, 2, 1):
+        others = [builder.shuffle_vector(row, row, places(each ^ apart for each in range(8))) for row in rows]
+        rows[:] = [builder.call(larger, [row, other]) for row, other in zip(rows, reversed(others))]
+        swapped(FALLING)
+    return [builder.extract_element(row, ir.IntType(32)(0)) for row in rows]
 
 
 @intrinsic
@@ -103,12 +136,26 @@ def ordered(context, lanes, keys):
 
 
 @intrinsic
-def highest(context, keys, below):
-    """The largest rank below a bound; of the lanes with equal ranks but for the lane, the first."""
+def ranked(context, keys, count, ranks):
+    """The largest ranks of all lanes, in order: one more than a count, -MOST after the last lane's."""
     def emit(context, builder, signature, args):
-        place, whole = _lanes(context, builder, signature.args[0], args[0])
-        return _highest(builder, builder.load(place, align=8), whole, args[1])
-    return keys.dtype(keys, keys.dtype), emit
+        (place, whole), (into, _) = (_lanes(context, builder, signature.args[each], args[each]) for each in (0, 2))
+        into = builder.bitcast(into, whole.as_pointer())
+        rank = _ranks(builder, builder.load(place, align=8), whole)
+        few = builder.icmp_signed("<", args[1], args[1].type(8))
+        with builder.if_else(few) as (then, otherwise):
+            with then:
+                for each, one in enumerate(_first_eight(builder, rank, whole)):
+                    builder.store(one, builder.gep(into, [ir.IntType(32)(each)]))
+            with otherwise:
+                below = cgutils.alloca_once_value(builder, whole(2**(whole.width - 1) - 1))
+                most = builder.select(builder.icmp_signed("<", args[1], args[1].type(64)), args[1], args[1].type(64))
+                with cgutils.for_range(builder, builder.add(most, most.type(1))) as loop:
+                    one = _highest(builder, rank, whole, builder.load(below))
+                    builder.store(one, builder.gep(into, [loop.index]))
+                    builder.store(one, below)
+        return context.get_dummy_value()
+    return types.none(keys, count, ranks), emit
 
 
 @intrinsic
@@ -123,8 +170,10 @@ def left_over(context, keys, below, best, at, start):
         value = builder.insert_element(ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, ir.IntType(32)(0))
         least = builder.extract_element(_order(builder, value, whole), ir.IntType(32)(0))
         least = builder.select(builder.icmp_signed("<", position, word(0)), whole(1 - 2**(whole.width - 1)), least)
-        least, before = (_of_lanes(builder, each.type, each) for each in (least, builder.sub(position, args[4])))
-        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, word, range(64)), before))
-        return _highest(builder, order, whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
+        before, end = builder.sub(position, args[4]), word(64)
+        before = builder.select(builder.icmp_signed("<", before, end), builder.select(builder.icmp_signed("<", before, word(0)), word(0), before), end)
+        least, before = (_of_lanes(builder, whole, each) for each in (least, before if whole.width == 64 else builder.trunc(before, whole)))
+        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, whole, range(64)), before))
+        return _highest(builder, _ranks(builder, order, whole), whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
     return keys.dtype(keys, keys.dtype, best, at, types.int64), emit
-'''
+'''.replace("<eight>", str(EIGHT)).replace("<falling>", str(FALLING))
