@@ -27,6 +27,7 @@ from redfuser_algebra.discover.exponentials import exponentiated
 from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Clipped, Recurred
 from redfuser_algebra.discover.fractions import projective
+from redfuser_algebra.discover.indicators import indicated
 from redfuser_algebra.discover.kept_matrices import Kept, kept, recurred
 from redfuser_algebra.discover.logarithms import logarithmic
 from redfuser_algebra.discover.ordered import matrices
@@ -184,11 +185,11 @@ class Search:
         return reduce(lambda value, end: value + (end - end), known, self._solved_in_order(reduction, found))
 
     def _solved_in_order(self, reduction: Reduction, found: Recurrence) -> Expr:
-        """What a matrix comes to that follows a recurrence, one of its exponentials, logarithms or fractions.  Raises Unmoved."""
+        """What a matrix comes to that follows a recurrence, one of exponentials, indicators, logarithms or fractions.  Raises Unmoved."""
         try:
             return self._followed(reduction, found)
         except NotClosed as refusal:
-            for other in (self._exponentiated, self._logarithmic, self._clipped):
+            for other in (self._exponentiated, self._indicated, self._logarithmic, self._clipped):
                 if (value := other(reduction, found)) is not None:
                     return value
             return self._fraction(reduction, found, refusal)
@@ -201,7 +202,13 @@ class Search:
 
     def _exponentiated(self, reduction: Reduction, found: Recurrence) -> Expr | None:
         """What a matrix of exponentials comes to, or None."""
-        over = exponentiated(found)
+        return self._followed_if_closed(reduction, exponentiated(found))
+
+    def _indicated(self, reduction: Reduction, found: Recurrence) -> Expr | None:
+        """What a matrix of indicators comes to, or None."""
+        return self._followed_if_closed(reduction, indicated(found, self.axis))
+
+    def _followed_if_closed(self, reduction: Reduction, over: Recurrence | None) -> Expr | None:
         if over is not None:
             with suppress(NotClosed):
                 return self._followed(reduction, over)
