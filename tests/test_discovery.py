@@ -309,3 +309,17 @@ def test_a_weight_that_underflows_is_left_out_where_it_is_no_factor(asked):
     def formula(x: "l", y: "l"):
         return asked(ra.exp(x - ra.max(x, "l")), y)
     assert not ra.decide(ra.operator(formula)).fusable
+
+
+@pytest.mark.parametrize("formula", [
+    "any((x == max(x, l)) & (y > 0), l)", "any((y > 0) & (x >= max(x, l)), l)", "all((y > 0) | (x < max(x, l)), l)",
+    "max(where((x == max(x, l)) & (y > 0), y, 0), l)", "min(where((y > 0) & (x == min(x, l)), index(l), 99), l)"])
+def test_what_holds_at_the_extreme_element_and_something_else_there(formula):
+    fused, rng = ra.fuse(ra.parse_operator(formula)), np.random.default_rng(1)
+    for _ in range(20):
+        x, y = rng.integers(0, 4, 12).astype(float), rng.integers(-1, 2, 12).astype(float)
+        cuts = (slice(0, 5), slice(5, 6), slice(6, 12))
+        parts = [fused.stream(at.start) for at in cuts]
+        for part, at in zip(parts, cuts, strict=True):
+            part.update(x[at], y[at])
+        assert fused(x, y, backend="reference") == parts[0].merge(parts[2]).merge(parts[1]).result()

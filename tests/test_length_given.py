@@ -79,3 +79,14 @@ def test_streams_of_different_lengths_do_not_merge(fused):
 
 def test_the_certificate_holds(fused):
     assert "refuted" not in {found.verdict for row in fused.certify(examples=10).rows for found in row.evidence}
+
+
+def test_what_is_stuck_is_told_apart_from_what_waits_for_the_length():
+    @ra.operator
+    def last_among_deviations(x: "l"):
+        last, mean = ra.sum(ra.where(ra.index("l") == ra.size("l") - 1, x, 0), "l"), ra.mean(x, "l")
+        return (last - mean) / ra.mean(ra.abs(x - mean), "l")
+
+    verdict = ra.decide(last_among_deviations)
+    assert (verdict.status, verdict.reason) == ("not fusable", "unbounded-rank") and verdict.refusal.witness.recheck()
+    assert "abs(" in str(verdict.refusal.residual) and verdict.refusal.witness.reduction.name == verdict.refusal.reduction.name

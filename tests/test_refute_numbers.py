@@ -331,6 +331,7 @@ def test_finite_rank_by_formula(name):
 
 @pytest.mark.parametrize("condition, bounded", [
     (lambda: ra.index("l") < 40, True), (lambda: ra.index("l") + 1 == ra.size("l"), True),
+    (lambda: ra.index("l") == ra.size("l") - 1, False), (lambda: ra.index("l") >= ra.size("l") - 40, True), (lambda: ra.index("l") > ra.size("l"), False),
     (lambda: ra.index("m") - ra.index("l") < 5, True), (lambda: ra.index("l") <= ra.index("m"), False)])
 def test_windows(condition, bounded):
     assert windowed([condition()], "l") == bounded

@@ -262,6 +262,11 @@ THRESHOLDS = (
     Law("all_and", "all(a & b)", "all(a) & all(b)", tag="ieee"),
     Law("any_of_choice", "any(where(c, a, b))", "where(c, any(a), any(b))", "invariant(c)", tag="ieee"),
     Law("all_of_choice", "all(where(c, a, b))", "where(c, all(a), all(b))", "invariant(c)", tag="ieee"),
+    *(Law(f"{name}{order}", f"{left.replace('and', sign)}", right, "element(b)", tag="ieee", role="ordered")
+      for order, pair in (("", "a and b"), ("_mirrored", "b and a"))
+      for name, left, sign, right in (("any_of_both", f"any({pair})", "&", "any(where(a, b, 0))"),
+                                      ("all_of_either", f"all({pair})", "|", "all(where(a, 1, b))"),
+                                      ("choice_of_both", f"where({pair}, c, d)", "&", "where(a, where(b, c, d), d)"))),
     Law("any_not", "any(~a)", "~all(a)", tag="ieee"),
     Law("all_not", "all(~a)", "~any(a)", tag="ieee"),
 )

@@ -56,25 +56,26 @@ def discover(cascade: Cascade, assume: tuple[Expr, ...] = (), settings: Settings
         search.run()
         return Discovery(cascade, with_scaled_products(scaled(built(search))), None, tuple(search.questions), time.perf_counter() - start)
     except Stuck as stuck:
-        form, trace = _searched(known, assume, settings) if known else (None, ())
+        refusal = refused(stuck, search)
+        form, trace, again = _searched(known, assume, settings) if known else (None, (), None)
+        refusal = again or refusal
         if form is None:
             form, hopeful = _conditional(known or cascade, assume, settings)
             trace += hopeful
         form = form or online(cascade, assume)
-        refusal = None if form and form.merges else refused(stuck, search)
-        return Discovery(cascade, form, refusal, (*search.questions, *trace), time.perf_counter() - start)
+        return Discovery(cascade, form, None if form and form.merges else refusal, (*search.questions, *trace), time.perf_counter() - start)
 
 
 def _searched(
     cascade: Cascade, assume: tuple[Expr, ...], settings: Settings
-) -> tuple[FusedForm | None, tuple[Question, ...]]:
-    """The form of a cascade, if the search finds one, and the questions asked."""
+) -> tuple[FusedForm | None, tuple[Question, ...], Refusal | None]:
+    """The form of a cascade, if the search finds one, the questions asked, and else why there is none."""
     search = Search(cascade, assume, settings)
     try:
         search.run()
-        return with_scaled_products(scaled(built(search))), tuple(search.questions)
-    except Stuck:
-        return None, tuple(search.questions)
+        return with_scaled_products(scaled(built(search))), tuple(search.questions), None
+    except Stuck as stuck:
+        return None, tuple(search.questions), refused(stuck, search)
 
 
 def _conditional(
@@ -88,7 +89,7 @@ def _conditional(
     questions: list[Question] = []
 
     def form(conditions: list[Expr]) -> FusedForm | None:
-        found, asked = _searched(cascade, (*assume, *conditions), settings)
+        found, asked, _ = _searched(cascade, (*assume, *conditions), settings)
         questions.extend(asked)
         return found and replace(found, assumptions=tuple(conditions))
 

@@ -93,11 +93,11 @@ def rounds_with_pivots(reduction: Reduction, axis: str) -> bool:
 
 
 FEW = 4
-"""So many first elements may be treated apart: what is asked for is far more than they can carry."""
+"""So many first or last elements may be treated apart: what is asked for is far more than they can carry."""
 
 
 def windowed(terms: list[Expr], axis: str) -> bool:
-    """Whether some formula compares a position along the axis with anything but another position, a result, or one of the first few."""
+    """Whether some formula compares a position along the axis with anything but another position, a result, or one of the first or last few."""
     return any(_bounds_position(term, axis) for term in terms if term.op in _COMPARED)
 
 
@@ -114,8 +114,12 @@ def _bounds_position(term: Expr, axis: str) -> bool:
         return False
     others = [arg for arg, has in zip(term.args, positioned, strict=True) if not has]
     plain = [arg.op == "index" for arg, has in zip(term.args, positioned, strict=True) if has]
-    return not all(plain) or any(arg.op not in ("index", "symbol", "reduce") and not _is_small(arg) for arg in others)
+    return not all(plain) or any(arg.op not in ("index", "symbol", "reduce") and not _is_at_an_end(arg, axis) for arg in others)
 
 
-def _is_small(term: Expr) -> bool:
-    return term.op == "const" and 0 <= term.value <= FEW
+def _is_at_an_end(term: Expr, axis: str) -> bool:
+    """Whether a position is one of the first few, or of the last few: the length, and a small number less."""
+    if term.op == "const":
+        return 0 <= term.value <= FEW
+    size, *less = term.args if term.op in ("add", "subtract") else (term,)
+    return size.op == "size" and size.axis == axis and all(part.op == "const" and 0 <= (-part.value if term.op == "add" else part.value) <= FEW for part in less)
