@@ -323,3 +323,19 @@ def test_what_holds_at_the_extreme_element_and_something_else_there(formula):
         for part, at in zip(parts, cuts, strict=True):
             part.update(x[at], y[at])
         assert fused(x, y, backend="reference") == parts[0].merge(parts[2]).merge(parts[1]).result()
+
+
+@pytest.mark.parametrize("written", [
+    lambda x, y: ra.sqrt(ra.sum(ra.square(x / ra.sqrt(ra.sum(x * x, "l")) - y / ra.sqrt(ra.sum(y * y, "l"))), "l")),
+    lambda x, y: ra.sqrt(ra.sum(ra.square(y - ra.sum(x * y, "l") / ra.sum(x * x, "l") * x), "l")),
+    lambda x, y: ra.sqrt(ra.sum(ra.abs(x) * ra.square(x / ra.sum(ra.abs(x), "l") - y / ra.sum(ra.abs(y), "l")), "l"))])
+def test_a_sum_of_squares_is_never_below_zero_where_it_cancels(written, rng):
+    def formula(x: "l", y: "l"):
+        return written(x, y)
+
+    fused, x = ra.fuse(ra.operator(formula)), rng.uniform(1, 2, (200, 64))
+    near = 3 * x * (1 + 1e-9 * rng.standard_normal(x.shape))
+    for backend in ("numpy", "cpu"):
+        np.testing.assert_allclose(fused(x, near, backend=backend), 0, atol=1e-6)
+    assert any(result.value.op == "maximum" for result in fused.form.results)
+    assert {obligation.id for obligation in fused.certificate.obligations} >= {f"readout:{result.name}" for result in fused.form.results}

@@ -15,6 +15,7 @@ from redfuser_algebra.discover.decode import times
 from redfuser_algebra.discover.draft import Draft
 from redfuser_algebra.discover.facts import NEGATIVE, NONNEGATIVE, NONPOSITIVE, POSITIVE, Fact, Facts
 from redfuser_algebra.discover.form import Component, FusedForm, Guard, Mean, Pivot, Recurred, Result
+from redfuser_algebra.discover.nonnegative import cancelling, never_below_zero
 from redfuser_algebra.discover.search import Search
 from redfuser_algebra.discover.simplify import operands
 from redfuser_algebra.language.cascade import Cascade, last_states, seen_by_element
@@ -61,6 +62,9 @@ def built(search: Search) -> FusedForm:
     results = tuple(Result(r.name, rename(search.results[r.name]), r.source.axes, r.monoid, search.masks.get(r.name, r.mask))
                     for r in search.cascade.reductions)
     facts = tuple(dict.fromkeys(_facts(search, state, results)))
+    if search.settings.prefer != "raw":
+        low = set(cancelling(search.cascade, results, state, search.facts))
+        results = tuple(never_below_zero(result) if result.name in low else result for result in results)
     return FusedForm(
         axis=search.axis, state=_in_merge_order(state, pivots, results), pivots=pivots, results=results, outputs=search.cascade.outputs,
         guards=tuple(_guards(state, search.axis)), facts=facts, ranks=dict(search.ranks), order=_order_of_parts(state),

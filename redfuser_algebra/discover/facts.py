@@ -56,6 +56,10 @@ class Facts:
         """The facts that hold for the elements that `mask` lets through."""
         return self if mask is self.mask else Facts(self.axis, self.results.values(), self._assume, self.pivots, mask)
 
+    def knowing(self, conditions: Iterable[Expr]) -> Facts:
+        """The facts that hold where conditions do as well."""
+        return Facts(self.axis, self.results.values(), (*self._assume, *conditions), self.pivots, self.mask)
+
     def _declare(self, condition: Expr) -> None:
         for part in condition.args if condition.op == "logical_and" else (condition,):
             if part.op == "logical_and":

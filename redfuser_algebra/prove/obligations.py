@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.monoids import MONOIDS
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.clipped import Clip
-from redfuser_algebra.discover.form import Clipped, Component, FusedForm, Pivot, Recurred
+from redfuser_algebra.discover.form import Clipped, Component, FusedForm, Pivot, Recurred, Result
 from redfuser_algebra.discover.scaling import zero_later
 from redfuser_algebra.language.cascade import Cascade
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
@@ -236,7 +236,7 @@ def _readouts(cascade: Cascade, form: FusedForm) -> Iterator[Obligation]:
         value = tidied(result.value)
         statement = f"{row.name} = {mathematics(tidied(source))} is {mathematics(value)} of the state"
         yield Obligation(f"readout:{row.name}", "readout", statement, f"{latex(tidied(source))} = {latex(value)}",
-                         about=(row.name,), terms=(row.source, result.value),
+                         about=(row.name,), terms=(row.source, _of_the_state(result)),
                          follows_from=(f"recurrence:{row.name}",) if row.name in recurrences else ())
 
 
@@ -248,6 +248,12 @@ def _pairs(operator: Operator) -> Iterator[Obligation]:
             again = ", ".join(f"{copy} = {source}" for copy, (source, *_) in operator.copies.items())
             yield Obligation(f"pairs:{number}", "pairs", f"{' is '.join(map(mathematics, sides))}, where {again}", " = ".join(map(latex, sides)),
                              terms=(whole, output))
+
+
+def _of_the_state(result: Result) -> Expr:
+    """What a result is made of, without the larger of it and 0: the sum it stands for is never negative."""
+    value = result.value
+    return value.args[0] if result.monoid == "sum" and value.op == "maximum" and value.args[1] is const(0) else value
 
 
 def _merges(form: FusedForm, premises: tuple[str, ...]) -> Iterator[Obligation]:
