@@ -189,7 +189,7 @@ def test_products_by_wgmma_are_offered_where_there_are_any_and_followed(explorer
         return [label for label, _ in tab.schedule.options][1:], Page(tab.note.value).text
 
     assert "16 bits" in asked(target="cuda")[1] and tab.schedule.disabled
-    assert asked(dtype="float16") == (["products by wgmma"], "Products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet.")
+    assert asked(dtype="float16") == (["products by wgmma"], "Products by wgmma and copies by TMA: compiled for sm_90a and executed on the CPU; no GPU has run them yet.")
     assert not tab.schedule.disabled and "wgmma" not in Page(tab.source.value).text
     tab.figures.value = "the audit of the kernel before"
     asked(schedule=kernel_tab.WARPGROUPS)

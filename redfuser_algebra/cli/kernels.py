@@ -54,7 +54,7 @@ def run(context: typer.Context, target: Target, axis: AxisOption = None,
 
 
 FACTORS = "Which inputs of a CUDA kernel are floats of eight bits: float8_e4m3 or float8_e5m2 for all factors of products, or K=float8_e4m3,…"
-WGMMA = "Matrix products by the instruction that sm_90a alone has (float16 or bfloat16; no GPU has run it yet)."
+WGMMA = "Matrix products by wgmma, and tiles by TMA, which sm_90a alone has (float16 or bfloat16; no GPU has run them yet)."
 
 
 def export(targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET…", help=TARGET.help)] = None,

@@ -18,7 +18,7 @@ class CudaSource:
     """A printed kernel: a module's imports and its body, the dtype of its real numbers, and the type of each output.
 
     `tiles`: it multiplies matrices in tiles for blocks of rows; `wgmma`: by the instructions of sm_90a for four warps at a
-    time.
+    time, with bulk copies.
     """
 
     imports: str

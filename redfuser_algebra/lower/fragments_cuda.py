@@ -14,6 +14,7 @@ from __future__ import annotations
 from redfuser_algebra.lower.arithmetic_cuda import BYTES
 from redfuser_algebra.lower.variants import variant
 from redfuser_algebra.lower.vectors_cuda import VECTORS
+from redfuser_algebra.lower.warpgroup_code import BULK, WARPGROUPS
 
 _COPIES = '''
 copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
@@ -341,56 +342,6 @@ def take_numbers(place, v, count):
             v[k] = take_number(i4(place + k * SIZE))
 '''
 
-_WARPGROUPS = '''
-async_fence = ptx("fence.proxy.async.shared::cta;", "", "", memory=True)
-
-
-@cuda.jit(device=True, forceinline=True)
-def described(place, leading, stride):
-    """A tile with the swizzle of 128 bytes, as wgmma takes it (PTX ISA, "Matrix Descriptor Format"): places and distances in units of 16 bytes."""
-    return i8(place >> 4 & 0x3FFF) | i8(leading >> 4) << 16 | i8(stride >> 4) << 32 | i8(1) << 62
-
-
-@cuda.jit(device=True, forceinline=True)
-def pack_weights(p, tile, w):
-    """Weights as factors of 16 bits, where they are."""
-    for k in range(tile // 16):
-        for half in range(2):
-            for r in range(2):
-                w[4 * k + 2 * half + r] = pack(p[r, 4 * k + 2 * half], p[r, 4 * k + 2 * half + 1])
-
-
-def product_of_warps(columns, left, right, turned, kinds="k16.f32.{kind}.{kind}"):
-    """s += a · b for the 64 rows of four warps: step k takes 32 bytes of numbers at offset left[k] of a tile, or, without `left`,
-    weights; and at right[k] of a tile."""
-    count, factors = columns // 2, 1 if left else 4 * len(right)
-    sums, b = ", ".join(f"${{n}}" for n in range(count)), 2 * count + factors
-    text = "{{.reg .pred p; .reg .b32 one; .reg .b64 a, b; mov.b32 one, 1; setp.ne.b32 p, one, 0; wgmma.fence.sync.aligned; "
-    for k in range(len(right)):
-        a = "a" if left else "{{" + ", ".join(f"${{2 * count + 4 * k + n}}" for n in range(4)) + "}}"
-        text += f"add.s64 a, ${{2 * count}}, {{left[k] >> 4}}; " if left else ""
-        text += f"add.s64 b, ${{b}}, {{right[k] >> 4}}; wgmma.mma_async.sync.aligned.m64n{{columns}}{{kinds}} "
-        text += "{{" + sums + "}}, " + f"{{a}}, b, p, 1, 1{{turned}}; "
-    text += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;}}"
-    marks = ",".join(["=f"] * count + [str(n) for n in range(count)] + (["l"] if left else ["r"] * factors) + ["l", "~{{memory}}"])
-
-    def typed(context, s, a, b):
-        def emit(context, builder, signature, args):
-            def places(array, value, found):
-                data = context.make_array(array)(context, builder, value=value).data
-                return [builder.gep(data, [ir.Constant(ir.IntType(32), n)]) for n in found]
-
-            held = places(s, args[0], [n // 4 * 2 + n // 2 % 2 * (count // 2) + n % 2 for n in range(count)])
-            given = [builder.load(place) for place in held + ([] if left else places(a, args[1], range(factors)))] + [*args[1:2]] * bool(left) + [args[2]]
-            made = ir.FunctionType(ir.LiteralStructType([ir.FloatType()] * count), [each.type for each in given])
-            value = builder.call(ir.InlineAsm(made, text, marks, True), given, attrs=("convergent",))
-            for n, place in enumerate(held):
-                builder.store(builder.extract_value(value, n), place)
-            return context.get_dummy_value()
-        return types.none(s, types.int64 if left else a, types.int64), emit
-    return intrinsic(typed)
-'''
-
 _COMMON = '''
 def width_of(count):
     """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
@@ -414,7 +365,7 @@ def bounded(factor):
 def fragments(dtype: str, wgmma: bool) -> str:
     """The definitions for numbers of a dtype."""
     kind = "f16" if dtype == "float16" else "bf16"
-    half = [_HALF.format(kind=kind), _WARPGROUPS.format(kind=kind), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
+    half = [_HALF.format(kind=kind), *([WARPGROUPS.format(kind=kind), BULK] if wgmma else []), SCORES_HALF, _WEIGHTED_HALF, _TAKEN_HALF, _TAKES_PART,
             _FINITE_HALF.format(kind=kind), _TAKE_HALF, STORE_HALF]
     full = [_FULL, _SCORES_FULL, _WEIGHTED_FULL, TAKEN_FULL, _TAKES_PART, _FINITE_FULL, _TAKE_FULL, STORE_FULL]
     return "\n".join([_COPIES, _COMMON, _PANELS if wgmma else _PLACE, _FURTHER, _LEFT, LOAD, *(half if BYTES[dtype] == 2 else full), VECTORS])

@@ -16,6 +16,7 @@ from redfuser_algebra.lower.storage import Signature
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tiles_cuda import print_tiles
 from redfuser_algebra.lower.walk_cuda import WalkPrinter
+from redfuser_algebra.lower.warpgroups_cuda import print_warpgroups
 
 
 def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, float8: Float8 = Float8()) -> CudaSource:
@@ -29,7 +30,7 @@ def print_cuda(program: TileProgram, signature: Signature, dtype: str, wgmma: bo
         if not has_products(program):
             asked = "by wgmma" if wgmma else "with factors of eight bits"
             raise LoweringError(f"a CUDA kernel of {program.name} {asked}", "it multiplies no matrices", f"leave {'wgmma' if wgmma else 'them'} out")
-        return print_tiles(program, signature, dtype, wgmma, float8)
+        return print_warpgroups(program, signature, dtype, float8) if wgmma else print_tiles(program, signature, dtype, float8)
     if scans(program):
         return ScanPrinter(program, signature, dtype).source()
     if is_walked(program):

@@ -30,7 +30,7 @@ class Schedule:
     """`tile` elements at a time, `block` rows at a time, on `threads` threads, the reduced axis cut into `parts`.
 
     The state is rebased once per tile, and parts are merged at the end; rows that share no matrix product are taken one
-    by one, whatever `block` is.  `wgmma` is for GPUs: products by four warps at a time, which sm_90a has.
+    by one, whatever `block` is.  `wgmma` is for GPUs: products by four warps at a time and bulk copies (TMA), which sm_90a has.
     Raises LoweringError unless all are at least 1.
     """
 

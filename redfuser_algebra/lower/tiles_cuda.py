@@ -8,8 +8,6 @@ hold are passed over, and where all hold, none is evaluated.  Columns beyond wha
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
 from redfuser_algebra.lower.arithmetic_cuda import BYTES, IMPORTS, SINGLE_EXTREMES, CudaSource, accesses, used
 from redfuser_algebra.lower.float8 import Float8
 from redfuser_algebra.lower.float8_cuda import loads_of_bytes, products_of_bytes
@@ -21,39 +19,35 @@ from redfuser_algebra.lower.host_cuda import Host
 from redfuser_algebra.lower.kernel_cuda import KernelPrinter
 from redfuser_algebra.lower.marks import unmarked
 from redfuser_algebra.lower.operand_code import OperandCode
-from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Scores, Weighted, blocks, lies, products
+from redfuser_algebra.lower.operands_cuda import INSTEAD, Operand, Products, Scores, Weighted, blocks, lies, products
 from redfuser_algebra.lower.storage import Signature, Storage, Variable
 from redfuser_algebra.lower.templates import filled
 from redfuser_algebra.lower.tile import LoweringError, TileProgram
 from redfuser_algebra.lower.tile_masks_cuda import TileMasks
-from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, WARPGROUPS, tiles_host
+from redfuser_algebra.lower.tiles_host_cuda import OF_BYTES, SCHEDULES, tiles_host
 from redfuser_algebra.lower.variants import variant
 
 
-def print_tiles(program: TileProgram, signature: Signature, dtype: str, wgmma: bool = False, float8: Float8 = Float8()) -> CudaSource:
-    """The kernel of a program with matrix products for real numbers of a dtype, by mma or wgmma.  Raises LoweringError where there is none.
+def print_tiles(program: TileProgram, signature: Signature, dtype: str, float8: Float8 = Float8()) -> CudaSource:
+    """The kernel of a program with matrix products for real numbers of a dtype, by mma.  Raises LoweringError where there is none.
 
-    Floats of eight bits are multiplied as they are where they are native; wgmma turns no matrix of bytes, so that it takes those of scores alone.
+    Floats of eight bits are multiplied as they are where they are native.
     """
-    if wgmma and BYTES.get(dtype) != 2:
-        raise LoweringError(f"a CUDA kernel of {program.name} by wgmma with {dtype}", "its factors have 16 bits",
-                            "choose float16 or bfloat16, or leave wgmma out")
     if BYTES.get(dtype, 8) > 4:
         raise LoweringError(f"a CUDA kernel of {program.name} with {dtype}", "kernels with matrix products have no such numbers", INSTEAD)
-    return _Printer(program, signature, dtype, wgmma, float8).source()
+    return TilePrinter(program, signature, dtype, float8).source()
 
 
-class _Printer(KernelPrinter):
+class TilePrinter(KernelPrinter):
     """The pieces of the module, each a method that returns lines."""
 
-    counts = "parts", "piece"
+    counts: tuple[str, ...] = "parts", "piece"
+    wgmma = False
 
-    def __init__(self, program: TileProgram, signature: Signature, dtype: str, wgmma: bool, float8: Float8) -> None:
-        self.whole, self.signature, self.dtype, self.wgmma = program, signature, dtype, wgmma
+    def __init__(self, program: TileProgram, signature: Signature, dtype: str, float8: Float8) -> None:
+        self.whole, self.signature, self.dtype = program, signature, dtype
         self.program, self.float8 = program, float8 = blocks(program, signature), float8
-        self.parts = products(program, signature, float8, turns=not wgmma)
-        if wgmma:  # whose tiles lie at multiples of 1024 bytes
-            self.parts = replace(self.parts, vectors=(), kept=())
+        self.parts = self._products()
         self.storage = Storage(program, signature)
         self.names = self.storage.names
         self.masks = TileMasks(program, signature, self.names)
@@ -62,6 +56,10 @@ class _Printer(KernelPrinter):
         self.sizes = tuple(a for a in dict.fromkeys(a for axes in known for a in axes if a not in program.copies) if a not in self.parts.lengths)
         self.outputs = tuple("f4" if (kind := self.folding.output_type(place)) == "f4" else kind for place in range(len(program.outputs)))
 
+    def _products(self) -> Products:
+        """What the program's products are made of."""
+        return products(self.program, self.signature, self.float8)
+
     def source(self) -> CudaSource:
         """Everything, in the order of a module."""
         self.fold, self.merge, self.finish = self.folding.fold(), self.folding.merge(), self.folding.finish()
@@ -69,12 +67,17 @@ class _Printer(KernelPrinter):
         groups = [group for group in (*((left,) for left in self.parts.lefts), *self.parts.alike) if not all(map(self._copied, group))]
         self.makers = {operand: maker for group in groups for maker in (self._maker(group),) for operand in group}
         make = unmarked("\n".join(self._make()))
-        schedules = WARPGROUPS if self.wgmma else SCHEDULES if self.parts.near == 2 else OF_BYTES
-        host = "\n".join(tiles_host(self.parts, Host(self.whole, self.signature, self.dtype, self.outputs, self._held(), self.float8), schedules))
+        host = self._host(Host(self.whole, self.signature, self.dtype, self.outputs, self._held(), self.float8))
         found = used(f"{accesses(self.dtype)}\n{fragments(self.dtype, self.wgmma)}\n{self._in_bytes()}", f"{make}\n{host}", SINGLE_EXTREMES)
         body = "\n\n\n".join([f"{found}\n\nSIZE, CHUNK = {BYTES[self.dtype]}, {16 // BYTES[self.dtype]}", make, host])
-        imports = variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS
-        return CudaSource(imports, body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)
+        return CudaSource(self._imports(), body.strip() + "\n", self.dtype, self.outputs, tiles=True, wgmma=self.wgmma, float8=self.float8)
+
+    def _imports(self) -> str:
+        return variant(IMPORTS, ("import math\n", "import math\nimport sys\n")) if self.float8.formats else IMPORTS
+
+    def _host(self, host: Host) -> str:
+        """The host's half of the module."""
+        return "\n".join(tiles_host(self.parts, host, SCHEDULES if self.parts.near == 2 else OF_BYTES))
 
     def _in_bytes(self) -> str:
         """Definitions for floats of eight bits, where there are any."""
@@ -114,6 +117,12 @@ class _Printer(KernelPrinter):
         one = [] if self.program.joined or block in (*self.sizes, *self.parts.lengths) else [f"n_{block} = 1"]
         lines = [*one, "ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'",
                  *(f"even_{a} = {a!r} in even" for a in self.parts.contiguous), *(f"SPAN_{a} = span_of(n_{a})" for a in self.parts.columns)]
+        lines += [*self._places(), "SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
+        return [*lines, f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
+
+    def _places(self) -> list[str]:
+        """Where tiles lie in shared memory: those that stay, and, in each of two stages behind them, those that come."""
+        lines = []
         for into, operands in (("STAGES", self.parts.lefts), ("STAGE", self.parts.streamed)):
             place = "0"
             for operand in operands:
@@ -124,9 +133,7 @@ class _Printer(KernelPrinter):
                 lines.append(f"AT_x_{name}, WIDTH_x_{name} = {place}, {width}")
                 place = f"AT_x_{name} + WIDTH_x_{name}"
             lines.append(f"{into} = {place}")
-        lines += [line for maker in dict.fromkeys(self.makers.values()) for line in maker.sizes]
-        lines += ["SCORES = 2, COLUMNS", *(f"SUMS_{a} = 2, SPAN_{a} // 4" for a in self.parts.columns)]
-        return [*lines, *(["WEIGHTS = TILE // 4", *self._products()] if self.wgmma else []), f"BYTES, _ = needs(warps, TILE, {', '.join(axes)})"]
+        return [*lines, *(line for maker in dict.fromkeys(self.makers.values()) for line in maker.sizes)]
 
     def _long(self, name: str) -> str:
         """How many numbers of an input stay in shared memory."""
@@ -304,7 +311,7 @@ class _Printer(KernelPrinter):
     def _fragments(self) -> list[str]:
         """What a lane has of a tile."""
         scores = (*self.parts.produced, *(f"x_{o.name}" for o in self.parts.elements), *map(weights_of, self.parts.weighted))
-        return [*(["weights = cuda.local.array(WEIGHTS, i4)"] if self.wgmma else []), *(f"{name} = cuda.local.array(SCORES, f4)" for name in scores),
+        return [*(f"{name} = cuda.local.array(SCORES, f4)" for name in scores),
                 *(f"x_{name} = cuda.local.array(COLUMNS, f4)" for name in filter(self._real, self.parts.vectors))]
 
     def _tile(self) -> list[str]:
@@ -317,7 +324,6 @@ class _Printer(KernelPrinter):
                 fetch(shared + STAGES + (1 - half) * STAGE, ahead, {self.fetch})
             copies_end()
             wait_for_all_but_the_last()
-            <fence>
             cuda.syncthreads()
             tile = shared + STAGES + half * STAGE
             first_{axis} = i4(t0 + lane % 4 * 2)
@@ -328,14 +334,21 @@ class _Printer(KernelPrinter):
             <added>
             cuda.syncthreads()
             t0, half = ahead, i4(1 - half)
-        """, pass_over=self.masks.passed_over("ahead"), fence=["async_fence()"] if self.wgmma else [], scores=self._scored(), taken_in=self._taken_in(),
+        """, pass_over=self.masks.passed_over("ahead"), scores=self._scored(), taken_in=self._taken_in(),
             added=[line for w in self.parts.weighted for line in self._added(w)])
 
     def _scored(self) -> list[str]:
         """The scores of a tile, and its elements that are no scores."""
+        return [*self._nothing(), *map(self._multiplied, self.parts.scores), *self._taken()]
+
+    def _nothing(self) -> list[str]:
+        """The scores of a tile, before any product."""
         nothing = ["for r in range(2):", "    for i in range(COLUMNS):", *(f"        {name}[r, i] = f4(0)" for name in self.parts.produced)]
-        return [*(nothing if self.parts.scores else []), *map(self._multiplied, self.parts.scores),
-                *(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements),
+        return nothing if self.parts.scores else []
+
+    def _taken(self) -> list[str]:
+        """The elements of a tile that are no scores."""
+        return [*(f"take_fragment(tile + AT_{o.name}, warp * 16, lane, ROWS, WIDTH_{o.name}, TILE, x_{o.name})" for o in self.parts.elements),
                 *(f"take_row(tile + AT_x_{name}, lane, TILE, x_{name})" for name in filter(self._real, self.parts.vectors))]
 
     def _taken_in(self) -> list[str]:
@@ -356,35 +369,31 @@ class _Printer(KernelPrinter):
 
     def _looked_through(self, w: Weighted) -> str:
         own = f"_{w.right.kind}" if w.right.kind else ""
-        return f"clean_{w.update.name} = all_finite{own}(tile + AT_{w.right.name}, TILE * WIDTH_{w.right.name}, thread, THREADS)"
+        return f"clean_{w.update.name} = all_finite{own}({self.lies(w.right)}, TILE * WIDTH_{w.right.name}, thread, THREADS)"
 
     def _multiplied(self, s: Scores) -> str:
         """The scores of a tile."""
-        left, right = f"shared + AT_{s.left.name}", f"tile + AT_{s.right.name}"
-        if self.wgmma:
-            return f"product_{s.name}({s.name}, described({left}, 16, 1024), described({right}, 16, 1024))"
+        left, right = f"shared + AT_{s.left.name}", self.lies(s.right)
         own, step = (f"_{s.left.kind}_{s.right.kind}", 32) if s.left.kind else ("", 16)
         width, steps = f"WIDTH_{s.left.name}", f"-(-n_{s.left.columns} // {step})"
         return f"multiply_rows{own}({left} + warp * 16 * {width}, {right}, lane, {steps}, {width}, TILE, {s.name})"
 
     def _added(self, w: Weighted) -> list[str]:
         """Weights times rows of a tile."""
-        weights, right, sums = weights_of(w), f"tile + AT_{w.right.name}", sums_of(w, self.storage)
-        own = f"_{w.kind}_{w.right.kind}" if w.right.kind else ""
-        given = f"({weights}, {right}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums})"
-        by_warps = [f"pack_weights({weights}, TILE, weights)", f"product_{sums}({sums}, weights, described({right}, TILE * 128, 1024))"]
-        lines = by_warps if self.wgmma else [f"add_weighted_rows{own}{given}"]
-        return lines if w.update.mask is None else [f"if clean_{w.update.name}:", *indented(lines), "else:", f"    add_taken_rows{own}{given}"]
+        line = f"add_weighted_rows{self._adds(w)}"
+        return [line] if w.update.mask is None else [f"if clean_{w.update.name}:", f"    {line}", "else:", f"    {self._taken_rows(w)}"]
 
-    def _products(self) -> list[str]:
-        """What multiplies tiles by wgmma: scores from two tiles with rows of their inner axis, sums from weights and a tile whose rows are summed."""
-        lines = []
-        for s in self.parts.scores:
-            many, turned = (32, f"'', 'k32.f32.{s.left.kind}.{s.right.kind}'") if s.left.kind else (16, "', 0, 0'")
-            left, right = (f"[k // 4 * {rows} * 128 + k % 4 * 32 for k in range(-(-n_{s.left.columns} // {many}))]" for rows in ("ROWS", "TILE"))
-            lines.append(f"product_{s.name} = product_of_warps(TILE, {left}, {right}, {turned})")
-        rows = "[2048 * k for k in range(TILE // 16)]"
-        return lines + [f"product_{sums_of(w, self.storage)} = product_of_warps(SPAN_{w.columns}, [], {rows}, ', 1')" for w in self.parts.weighted]
+    def _taken_rows(self, w: Weighted) -> str:
+        """The same where not every number is finite."""
+        return f"add_taken_rows{self._adds(w)}"
+
+    def _adds(self, w: Weighted) -> str:
+        own = f"_{w.kind}_{w.right.kind}" if w.right.kind else ""
+        return f"{own}({weights_of(w)}, {self.lies(w.right)}, lane, WIDTH_{w.right.name}, TILE, SPAN_{w.columns}, {sums_of(w, self.storage)})"
+
+    def lies(self, operand: Operand) -> str:
+        """Where the tile that is worked on lies of an operand that comes."""
+        return f"tile + AT_{operand.name}"
 
     # what is written
 

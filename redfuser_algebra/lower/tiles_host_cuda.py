@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from redfuser_algebra.language.expr import subterms
 from redfuser_algebra.lower.host_cuda import Host
-from redfuser_algebra.lower.operands_cuda import Products
+from redfuser_algebra.lower.operands_cuda import Operand, Products
 from redfuser_algebra.lower.templates import filled
 
 SHARED = 48 * 1024
@@ -40,8 +40,8 @@ PARTS, BLOCKS, PIECE = 64, 256, 512
 """Into how many parts the elements of a row may be divided, how many blocks are enough in all, and how short a part may be."""
 
 
-def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ...]) -> list[str]:
-    """The lines of `plan` and `launch`, and what `make` needs to know of sizes."""
+def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ...], single: tuple[Operand, ...] = (), room: int = 0) -> list[str]:
+    """The lines of `plan` and `launch`, and what `make` needs to know of sizes: of tiles in a `single` place, and `room` for other bytes."""
     widest = COLUMNS // len(parts.weighted) // 16 * 16 if parts.weighted else COLUMNS
     return filled(f"""
         SCHEDULES, WIDEST = {schedules}, {widest}
@@ -52,7 +52,7 @@ def tiles_host(parts: Products, host: Host, schedules: tuple[tuple[int, int], ..
 
 
         <host>
-    """, sizes=_SIZES.splitlines(), needs=_needs(parts), host=host.lines(host.plan(_chosen(parts, schedules), parts.lengths, ("parts", "piece"), "np.int32")))
+    """, sizes=_SIZES.splitlines(), needs=_needs(parts, single, room), host=host.lines(host.plan(_chosen(parts, schedules), parts.lengths, ("parts", "piece"), "np.int32")))
 
 
 def _chosen(parts: Products, schedules: tuple[tuple[int, int], ...]) -> list[str]:
@@ -96,9 +96,10 @@ def _vectors(parts: Products) -> str:
     return ", ".join(f"{a!r}: {16 if a in of_bytes else 'CHUNK'}" for a in parts.contiguous)
 
 
-def _needs(parts: Products) -> list[str]:
+def _needs(parts: Products, single: tuple[Operand, ...], room: int) -> list[str]:
     """Tiles that stay, two stages of those that come, and room for what is written at the end; and fragments."""
-    stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in (parts.lefts, parts.streamed))
+    twice = [o for o in parts.streamed if o not in single]
+    stay, come = (" + ".join(f"{parts.height(o)} * {parts.width(o)}" for o in operands) or "0" for operands in ((*parts.lefts, *single), twice))
     stay = " + ".join([stay, *(f"width_of(n_{parts.program.inputs[name][-1]})" for name in parts.kept)])
     come = " + ".join([come, *("TILE * 8" if name in parts.wholes else "width_of(TILE)" for name in parts.vectors)])
     fragments = len(parts.produced) + len(parts.elements) + len(parts.weighted)
@@ -108,5 +109,5 @@ def _needs(parts: Products) -> list[str]:
             """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
             ROWS = 16 * warps
             <spans>
-            return max({stay} + 2 * ({come}), {written}), {' + '.join([f'{fragments} * TILE // 2', *(f'SPAN_{w.columns} // 2' for w in parts.weighted)])}
+            return max({stay} + 2 * ({come}), {written}){f' + {room}' * bool(room)}, {' + '.join([f'{fragments} * TILE // 2', *(f'SPAN_{w.columns} // 2' for w in parts.weighted)])}
     ''', spans=[f"SPAN_{a} = span_of(n_{a})" for a in parts.columns])

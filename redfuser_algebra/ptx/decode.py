@@ -1,7 +1,7 @@
 """Instructions into steps: what each does to the registers of many threads at once.
 
-A step is a function of (group, mask); mask None means every thread.  `TABLE` has one row per opcode, entered by
-`@instruction(...)` where its meaning is written; an opcode that nobody entered is an error that names it.
+A step is a function of (group, mask); mask None means every thread.  `TABLE` has one row per opcode or its beginning with some
+forms, entered by `@instruction(...)` where its meaning is written; an opcode that nobody entered is an error that names it.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid)\.[xyz]|%(laneid|warpid|dynamic_
 
 
 def instruction(*names: str) -> Callable:
-    """Enter what decodes these opcodes."""
+    """Enter what decodes these opcodes; of "cp" and "cp.async.bulk" the longer one counts."""
     def enter(decode: Callable[[Instruction, Decoder], Step]) -> Callable:
         TABLE.update(dict.fromkeys(names, decode))
         return decode
@@ -46,9 +46,11 @@ class Decoder:
 
     def step(self, i: Instruction) -> Step:
         """What an instruction does, under its guard."""
-        if i.name not in TABLE:
+        names = (".".join((i.name, *i.forms[:many])) for many in range(len(i.forms), -1, -1))
+        decode = next((TABLE[name] for name in names if name in TABLE), None)
+        if decode is None:
             raise PtxError(f"the instruction {i.text!r} is not known", f"enter {i.name} in redfuser_algebra.ptx")
-        plain = TABLE[i.name](i, self)
+        plain = decode(i, self)
         if not i.guard:
             return plain
         guard = self.guard(i)

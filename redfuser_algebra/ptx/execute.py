@@ -15,6 +15,7 @@ from redfuser_algebra.ptx.decode import Program
 from redfuser_algebra.ptx.kept import keep, kept
 from redfuser_algebra.ptx.machine import Counts, Machine, Mode, read_kernel
 from redfuser_algebra.ptx.memory import GlobalMemory
+from redfuser_algebra.ptx.tensor_maps import encode_tiled
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class KernelFile:
             self.read[ptx] = read_kernel(ptx)
         return self.read[ptx]
 
+    def _map_tensors(self, memory: GlobalMemory, planned: np.ndarray, flat: list, addresses: dict[int, int], place: int) -> None:
+        """What the file's host does before a launch: maps of tensors into the place of planned ones."""
+        maps = self.names["tensor_maps"](planned, flat, addresses, encode_tiled)
+        memory.rewrite(addresses[place], maps)
+
     def run(self, given: Sequence[object], architecture: str = "sm_90a", mode: Mode | None = None, shifts: Sequence[int] = ()) -> Executed:
         """Execute for arguments in the file's order; `shifts` moves arrays off the 256-byte grid, in elements."""
         _, before, held, shapes = self.plan(given)
@@ -82,6 +88,8 @@ class KernelFile:
         moved = {place: shift * flat[place].itemsize for place, shift in zip(places, shifts, strict=False)}
         memory, counts, ran = GlobalMemory(), Counts(), []
         parameters, addresses = arguments(memory, flat, moved, range(len(before), len(flat)))
+        if "tensor_maps" in self.names:
+            self._map_tensors(memory, before[-1], flat, dict(zip(places, addresses, strict=True)), len(before) - 1)
         for binary, blocks, threads in self.binaries(given, architecture, executed=True):
             counts = counts.joined(Machine(self._program(binary.ptx), memory, parameters, mode).launch((blocks, 1, 1), (threads, 1, 1)))
             ran.append((binary, threads))

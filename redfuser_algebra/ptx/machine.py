@@ -10,11 +10,14 @@ from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
-from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, warp, warpgroup  # noqa: F401  (each enters its instructions)
+from redfuser_algebra.ptx import arithmetic, bits, memory_access, moves, tensor_maps, warp, warpgroup  # noqa: F401  (each enters its instructions)
 from redfuser_algebra.ptx.accesses import LANES
 from redfuser_algebra.ptx.decode import Mask, Program
+from redfuser_algebra.ptx.in_flight import Flight, check_fences
 from redfuser_algebra.ptx.inline import without_calls
+from redfuser_algebra.ptx.mbarriers import Barriers
 from redfuser_algebra.ptx.memory import ALLOCATED, BASES, GlobalMemory, Memory, SharedMemory, Traffic, Window
+from redfuser_algebra.ptx.proxies import Proxies
 from redfuser_algebra.ptx.text import NUMPY_TYPES, Instruction, PtxError, parse, uncommented
 
 ENDLESS = 2_000_000
@@ -62,7 +65,7 @@ class Counts:
 
 def read_kernel(ptx: str) -> Program:
     """The first kernel of a module, with what it calls written out, decoded."""
-    return Program(parse(without_calls(uncommented(ptx))))
+    return Program(check_fences(parse(without_calls(uncommented(ptx)))))
 
 
 class Machine:
@@ -75,6 +78,7 @@ class Machine:
             raise PtxError(f"{len(arguments)} arguments for {len(parameters)} parameters", "give one number per parameter")
         self.arrays = {name: memory.place(np.frombuffer(data, np.uint8)) for name, data in self.kernel.arrays.items()}
         self.arguments = {name: np.dtype(NUMPY_TYPES[type_]).type(value) for (name, type_), value in zip(parameters, arguments, strict=True)}
+        self.beside = any(i.name in ("wgmma", "mbarrier") for block in self.kernel.blocks for i in block)
         self.visits, self.counts = np.zeros(len(self.kernel.blocks), np.int64), Counts()
         self.random = np.random.default_rng(self.mode.seed)
 
@@ -100,19 +104,36 @@ class Machine:
     def _run(self, first: int, blocks: int) -> None:
         size = -(-max(self.kernel.shared_bytes + self.dynamic, 16) // 16) * 16
         self.shared = SharedMemory(size, blocks)
+        self.shared.proxies = Proxies(size, blocks) if self.beside else None
+        self.barriers, self.maps = Barriers(self.shared), set[tuple[int, int]]()
         lanes = blocks * self.threads
         self.local_size = max(self.kernel.local_bytes, 16)
         self.local = Memory(self.local_size * lanes, "local", fill=0xFF)
         self.local.notes[:] = ALLOCATED
         groups = [Group(self, own, first) for own in self._side_by_side(blocks)]
         while True:
+            moved = self.barriers.moved
             for place in self.random.permutation(len(groups)):
                 groups[place].run()
+            if any(group.aside.any() for group in groups):
+                self._go_on(groups, moved)
+                continue
             if all(group.dead.all() for group in groups):
                 break
             self._release(groups, blocks)
         if any(group.pending for group in groups):
             raise PtxError("an asynchronous copy that nobody waited for", "the kernel lacks a wait")
+        self.barriers.check_settled()
+        for group in groups:
+            group.flight.check_settled()
+
+    def _go_on(self, groups: list[Group], moved: int) -> None:
+        """Threads that stepped aside try again, if anything has happened to any mbarrier since they did."""
+        if self.barriers.moved == moved:
+            raise PtxError("threads that wait at an mbarrier for ever", "too few arrive, too few bytes come, or the phase is another")
+        for group in groups:
+            group.aside[:] = False
+            group.unify()
 
     def _side_by_side(self, blocks: int) -> list[np.ndarray]:
         """The threads of each group: all of them, or one warp of every block, which never meet."""
@@ -166,6 +187,8 @@ class Group:
         self.at: int | None = 0
         self.committed, self.carry = np.zeros(count, np.int32), np.zeros(count, bool)
         self.pending: list = []
+        self.flight, self.aside = Flight(count), np.zeros(count, bool)
+        self.leaving: list[int] = []
         self.votes: list = []
         self.shared_base = self.lanes // machine.threads * machine.shared.size
         self.every = np.ones(count, bool)
@@ -204,7 +227,7 @@ class Group:
                     return
                 here, mask = self.at, None
             else:
-                ready = ~(self.waiting | self.dead)
+                ready = ~(self.waiting | self.dead | self.aside)
                 if not ready.any():
                     return
                 here = int(self.place[ready].min())
@@ -215,6 +238,10 @@ class Group:
             if self.mode.counts:
                 machine.visits[here] += self.count // LANES if mask is None else int(mask.reshape(-1, LANES).any(1).sum())
             self._leave(here, mask, machine.program.ends[here])
+            if self.leaving:
+                self._spread()
+                self.aside[self.leaving] = True
+                self.leaving.clear()
         raise PtxError(f"no end after {ENDLESS} blocks of instructions", "the kernel has an endless loop")
 
     def _leave(self, here: int, mask: Mask, end: Instruction) -> None:
@@ -247,6 +274,10 @@ class Group:
             self.place[where] = np.where(taken, target, following)[where]
             self.unify()
 
+    def step_aside(self, threads: np.ndarray) -> None:
+        """These threads let others go first, from the end of this basic block on."""
+        self.leaving.extend(threads.tolist())
+
     def _go(self, mask: Mask, to: int) -> None:
         if mask is None:
             self.at = to
@@ -267,5 +298,5 @@ class Group:
 
     def unify(self) -> None:
         """All threads are in one place again?"""
-        if not self.waiting.any() and not self.dead.any() and (self.place == self.place[0]).all():
+        if not self.aside.any() and not self.waiting.any() and not self.dead.any() and (self.place == self.place[0]).all():
             self.at = int(self.place[0])

@@ -6,11 +6,15 @@ shared memory, that no other warp has touched it in a conflicting way since the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from redfuser_algebra.ptx.accesses import MISALIGNED, OUTSIDE, collision, fast, fault, passes, sectors
 from redfuser_algebra.ptx.text import PtxError
+
+if TYPE_CHECKING:
+    from redfuser_algebra.ptx.proxies import Proxies
 
 GLOBAL, SHARED, LOCAL = 0x7F << 40, 0x7E << 40, 0x7D << 40
 """Where the windows of the state spaces begin among generic addresses."""
@@ -94,6 +98,11 @@ class GlobalMemory(Memory):
         more = np.zeros(max(size, 2 * self.bytes.size) // GUARD * GUARD + GUARD - self.bytes.size, np.uint8)
         self.bytes, self.notes, self.views = np.concatenate([self.bytes, more]), np.concatenate([self.notes, more]), {}
 
+    def rewrite(self, address: int, array: np.ndarray) -> None:
+        """Other numbers in the place of an array."""
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.bytes[address - GLOBAL:][:raw.size] = raw
+
     def array(self, address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """What lies at an address.  Raises PtxError if some of it was never written."""
         start, count = address - GLOBAL, int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -103,7 +112,7 @@ class GlobalMemory(Memory):
 
 
 class SharedMemory(Memory):
-    """The shared memory of the blocks that run side by side, `size` bytes each."""
+    """The shared memory of the blocks that run side by side, `size` bytes each; `proxies` where more than threads read it."""
 
     def __init__(self, size: int, blocks: int) -> None:
         super().__init__(size * blocks, "shared", fill=0xFF)
@@ -111,6 +120,7 @@ class SharedMemory(Memory):
         self.notes[:] = ALLOCATED
         self.writer = np.zeros(size * blocks, np.uint8)
         self.reader = np.zeros(size * blocks, np.uint8)
+        self.proxies: Proxies | None = None
 
     def note_access(self, offsets: np.ndarray, active: np.ndarray, size: int, warps: np.ndarray, stores: bool) -> None:
         """Remember who touched what; raise PtxError if two warps meet between barriers and one of them stores."""
@@ -120,8 +130,12 @@ class SharedMemory(Memory):
 
     def forget(self) -> None:
         """A barrier of all blocks: what they touched before it is settled."""
-        self.writer[:] = 0
-        self.reader[:] = 0
+        self.settled(slice(None))
+
+    def settled(self, places: slice | np.ndarray) -> None:
+        """Whoever touched these bytes is forgotten."""
+        self.writer[places] = 0
+        self.reader[places] = 0
 
 
 @dataclass

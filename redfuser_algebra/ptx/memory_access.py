@@ -33,6 +33,8 @@ def touch(g: Group, memory: Memory, offsets: np.ndarray, size: int, mask: Mask, 
     memory.check(offsets, active, window.base, window.span, size, ALLOCATED if stores else ALLOCATED | WRITTEN, what, WRITTEN * stores)
     if isinstance(memory, SharedMemory) and g.mode.races:
         memory.note_access(offsets, active, size, g.warps, stores)
+    if stores and isinstance(memory, SharedMemory) and memory.proxies:
+        memory.proxies.written(offsets, active, size, g.warps)
     if g.mode.counts and (mask is None or mask.any()):
         traffic = g.counts.of(f"{memory.space} {kind or ('store' if stores else 'load')}")
         if memory.space == "shared":
@@ -140,6 +142,8 @@ def _wait(g: Group, mask: Mask, left: int | None) -> None:
         done = open_.copy() if left is None else open_ & (group < g.committed - left)
         done = done if mask is None else done & mask
         _fill(g.machine.shared, places[done], data.shape[1], data[done], ALLOCATED | WRITTEN)
+        if g.machine.shared.proxies:
+            g.machine.shared.proxies.written(places, done, data.shape[1], g.warps)
         if (open_ & ~done).any():
             still.append((open_ & ~done, group, places, data))
     g.pending = still

@@ -4,6 +4,7 @@ Each warp computes its own 16 of the 64 rows, so that warps may run one after th
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ import numpy as np
 
 from redfuser_algebra.lower.standalone.bfloat16 import from_bfloat16
 from redfuser_algebra.lower.standalone.float8 import from_float8
-from redfuser_algebra.ptx.decode import Decoder, Mask, Step, instruction
+from redfuser_algebra.ptx.decode import Decoder, Mask, Read, Step, instruction
+from redfuser_algebra.ptx.in_flight import Sums
 from redfuser_algebra.ptx.memory import ALLOCATED, WRITTEN
-from redfuser_algebra.ptx.text import Instruction, PtxError
+from redfuser_algebra.ptx.text import Instruction, PtxError, elements
 from redfuser_algebra.ptx.warp import LANES, whole_warps
 
 if TYPE_CHECKING:
@@ -71,20 +73,18 @@ def _numbers(words: np.ndarray, kind: str) -> np.ndarray:
     return words.view(np.float16).astype(np.float32) if kind == "f16" else from_bfloat16(words)
 
 
-@instruction("wgmma")
+@instruction("wgmma.mma_async")
 def multiply_shared(i: Instruction, d: Decoder) -> Step:
     """wgmma.mma_async with float32 sums, of 16-bit factors m64nNk16, of 8-bit ones, here from shared memory alone, m64nNk32.
 
     Fragments as in PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16"; sums have the same in both.
     """
-    if "mma_async" not in i.forms:  # fence, commit_group and wait_group: products are made at once here
-        return lambda g, mask: whole_warps(mask, "wgmma")
     shape = next(form for form in i.forms if form.startswith("m64n"))
     columns, kinds, size = int(shape[4:].partition("k")[0]), i.types[1:3], 1 if shape.endswith("k32") else 2
     fragments = i.operands[1].startswith("{")
     if i.types[0] != "f32" or not set(kinds) <= {*_KINDS[size]} or size == 1 and fragments:
         raise PtxError(f"the matrix product {i.text!r} is not known", "enter its shape and types in redfuser_algebra.ptx.warpgroup")
-    writes, reads = d.targets(i.operands[0], "f32"), d.vector(i.operands[0], "f32")
+    sums = Sums(tuple(elements(i.operands[0])), d.vector(i.operands[0], "f32"), d.targets(i.operands[0], "f32"))
     left = d.vector(i.operands[1], "b32") if fragments else [d.read(i.operands[1], "b64")]
     right, adds = d.read(i.operands[2], "b64"), d.read(i.operands[3], "pred")
     if [int(each) for each in i.operands[4:6]] != [1, 1]:
@@ -92,38 +92,43 @@ def multiply_shared(i: Instruction, d: Decoder) -> Step:
     turned = [int(each) for each in i.operands[6:]]
     turned_left, turned_right = (0, 0) if size == 1 else (0, turned[0]) if fragments else turned
 
-    def tile(g: Group, word: int, rows: int, turned: int, lanes: slice, kind: str) -> np.ndarray:
-        """A matrix from the shared memory of the block that these lanes belong to."""
-        memory, base = g.machine.shared, int(g.shared_base[lanes.start])
+    def tile(g: Group, word: int, rows: int, turned: int, start: int, kind: str) -> np.ndarray:
+        """A matrix from the shared memory of the block that the warp of these lanes belongs to."""
+        memory, base = g.machine.shared, int(g.shared_base[start])
         places = Descriptor.read(word).places(rows, bool(turned), size) + base
         pieces = np.unique(places.reshape(-1) // 16 * 16)
-        every, own = np.ones(len(pieces), bool), np.full(len(pieces), g.warps[lanes.start])
+        every, own = np.ones(len(pieces), bool), np.full(len(pieces), g.warps[start])
         memory.check(pieces, every, np.full(len(pieces), base), memory.size, 16, ALLOCATED | WRITTEN, "wgmma")
+        memory.proxies.check(pieces, 16, "wgmma")
         if g.mode.races:
             memory.note_access(pieces, every, 16, own, False)
         return _numbers(memory.view(f"u{size}")[places // size], kind)
 
+    def product(g: Group, start: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """What a warp's product comes to, a row for each of its lanes; a and b are descriptors."""
+        lanes, warp = slice(start, start + LANES), int(g.warps[start]) % 4
+        if fragments:
+            halves = _numbers(np.ascontiguousarray(_together(g, left)[lanes]).view(np.uint16), kinds[0])
+            rows = halves.reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16)
+        else:
+            rows = tile(g, int(a[start, 0]), 64, turned_left, start, kinds[0])[16 * warp:16 * warp + 16]
+        found = rows @ tile(g, int(b[start, 0]), columns, turned_right, start, kinds[1]).T
+        return found.reshape(2, 8, columns // 8, 4, 2).transpose(1, 3, 2, 0, 4).reshape(LANES, -1)
+
     def step(g: Group, mask: Mask) -> None:
         whole_warps(mask, "wgmma")
-        sums = np.stack([np.broadcast_to(read(g), (g.count,)) for read in reads], -1) * np.broadcast_to(adds(g), (g.count,))[:, None]
-        result = np.empty((g.count, len(writes)), np.float32)
-        a, b = (np.stack([np.broadcast_to(read(g), (g.count,)) for read in each], -1) for each in (left, [right]))
+        a, b = _together(g, [] if fragments else left), _together(g, [right])
         for start in range(0, g.count, LANES):
-            lanes = slice(start, start + LANES)
-            if mask is not None and not mask[start]:
-                continue
-            own, warp = sums[lanes], int(g.warps[start]) % 4
-            if len(np.unique(b[lanes])) > 1 or not fragments and len(np.unique(a[lanes])) > 1:
-                raise PtxError("lanes of a warp give wgmma different descriptors")
-            if fragments:
-                halves = _numbers(np.ascontiguousarray(a[lanes]).view(np.uint16), kinds[0])
-                rows = halves.reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16)
-            else:
-                rows = tile(g, int(a[start, 0]), 64, turned_left, lanes, kinds[0])[16 * warp:16 * warp + 16]
-            product = rows @ tile(g, int(b[start, 0]), columns, turned_right, lanes, kinds[1]).T
-            held = own.reshape(8, 4, columns // 8, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, columns)
-            result[lanes] = (held + product).reshape(2, 8, columns // 8, 4, 2).transpose(1, 3, 2, 0, 4).reshape(LANES, -1)
-        for place, write in enumerate(writes):
-            write(g, mask, result[:, place])
+            if mask is None or mask[start]:
+                lanes = slice(start, start + LANES)
+                if len(np.unique(b[lanes])) > 1 or not fragments and len(np.unique(a[lanes])) > 1:
+                    raise PtxError("lanes of a warp give wgmma different descriptors")
+                product(g, start, a, b)  # what it reads has to be there from now on
+        g.flight.start(g, mask, sums, np.broadcast_to(adds(g), (g.count,)).copy(), lambda start: product(g, start, a, b))
 
     return step
+
+
+def _together(g: Group, reads: Sequence[Read]) -> np.ndarray:
+    """The values of several operands: a row for each thread."""
+    return np.stack([np.broadcast_to(read(g), (g.count,)) for read in reads], -1) if reads else np.zeros((g.count, 0))

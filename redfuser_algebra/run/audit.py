@@ -63,7 +63,7 @@ RESOURCES = {"memory": "memory", "tensor": "tensor cores", "issue": "issue", "si
 TINY = 1e-30
 """What a value is taken to be at least; see `checking.distance`."""
 
-WGMMA = "products by wgmma: compiled for sm_90a and executed on the CPU; no GPU has run them yet"
+WGMMA = "products by wgmma and copies by TMA: compiled for sm_90a and executed on the CPU; no GPU has run them yet"
 EIGHT = {True: "products of floats of eight bits are compiled for sm_89 and later and executed on the CPU, with exact sums; no GPU has run them yet",
          False: "floats of eight bits are widened on their way in"}
 UNTOLD = "evaluated as written, the operator leaves the range even of NumPy's widest numbers"

@@ -41,6 +41,7 @@ def prepared(kernel: CudaKernel, given: Sequence[object]) -> Callable[[], list[o
     there = [cuda.to_device(each) if isinstance(each, np.ndarray) else each for each in given]
     launches, arguments, held, shapes = names["plan"](*there)
     flat = [each.reshape(-1) if hasattr(each, "__cuda_array_interface__") else each for each in arguments]
+    flat = names["with_maps"](flat, arguments[-1]) if "with_maps" in names else flat
     flat += [cuda.device_array(count, dtype) for count, (dtype, _) in zip(held, names["HELD"], strict=True)]
     outputs = [cuda.device_array(int(np.prod(shape)), dtype) for shape, (_, dtype) in zip(shapes, names["OUTPUTS"], strict=True)]
     started = [names["make"](*chosen)[blocks, threads] for chosen, blocks, threads in launches]

@@ -65,7 +65,7 @@ def cuda_text(export: CudaExport) -> str:
     as_bits += ", of torch, ml_dtypes or as bits in uint8" if export.source.float8.formats else ""
     top = header(export.operator, export.form, export.certificate, [
         f"Real numbers: {export.source.dtype}{as_bits}.  A row is shared by the threads of a warp, of a block, or of several.",
-        *(["Products by wgmma, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),
+        *(["Products by wgmma and copies by TMA, which sm_90a alone has: compiled, and executed on a CPU; no GPU has run it yet."] if export.source.wgmma else []),
         *([SPOKEN[export.source.float8.native]] if export.source.float8.formats else []),
         f"Needs NumPy and numba-cuda; `python {export.operator.name}_cuda.py` checks it on a GPU."])
     return "\n\n\n".join([f"{top}\n{imports}", *body]) + "\n"
