@@ -183,6 +183,9 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
+take_number = ptx("ld.shared.f32 $0, [$1];", "f", "r", memory=True)
 copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
@@ -192,14 +195,23 @@ def copy_one(place, origin, there):
     copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
 @cuda.jit(device=True, forceinline=True)
-def take_chunk(place, v):
-    """16 bytes of shared memory."""
-    v[0], v[1], v[2], v[3] = load_four(place)
+def take_numbers(place, v, count):
+    """4 neighbouring numbers of shared memory, or less, one by one."""
+    if count == 4:
+        v[0], v[1], v[2], v[3] = load_four(place)
+    else:
+        for k in range(count):
+            v[k] = take_number(i4(place + k * SIZE))
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -277,6 +289,8 @@ def make(stage, warps, TILE, even, n_d, n_v):
     AT_right_S1, WIDTH_right_S1 = 0, width_of(n_d)
     AT_V, WIDTH_V = AT_right_S1 + TILE * WIDTH_right_S1, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
+    PER_left_S1, LANES_left_S1 = CHUNK, 8
+    PER_right_S1, LANES_right_S1 = (CHUNK, 8) if even_d else (1, 32)
     SCORES = 2, COLUMNS
     SUMS_v = 2, SPAN_v // 4
     BYTES, _ = needs(warps, TILE, n_d, n_v)
@@ -284,39 +298,41 @@ def make(stage, warps, TILE, even, n_d, n_v):
     @cuda.jit(device=True, forceinline=True)
     def make_left_S1(to, t0, thread, n_d, begin_one, n_one):
         y_left_S1 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_left_S1 // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_d = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_left_S1 // SIZE // (LANES_left_S1 * PER_left_S1)):
+            column = i4(i4((thread & LANES_left_S1 - 1) + LANES_left_S1 * panel) * PER_left_S1)
+            for i in range(ROWS * LANES_left_S1 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_left_S1) + i * (THREADS // LANES_left_S1))
+                at_one, first_d = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_d < n_d)
-                for e in range(CHUNK):
+                for e in range(PER_left_S1):
                     at_d = i4(first_d + e)
                     y_left_S1[e] = sel(there & (at_d < n_d), f4(1.0), f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_left_S1, ROWS))
-                keep_chunk(i4(place + AT_left_S1), y_left_S1)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_left_S1, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_left_S1), y_left_S1, PER_left_S1)
 
     @cuda.jit(device=True, forceinline=True)
     def make_right_S1(to, t0, thread, p_K, shared, n_d, n_l):
         y_right_S1 = cuda.local.array(CHUNK, f4)
         v_K = cuda.local.array(CHUNK, f4)
         v_q = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_right_S1 // 128):
-            take_chunk(i4(shared + AT_x_q + 16 * i4((thread & 7) + 8 * panel)), v_q)
-            for i in range(TILE * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_l, first_d = i4(t0 + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_right_S1 // SIZE // (LANES_right_S1 * PER_right_S1)):
+            column = i4(i4((thread & LANES_right_S1 - 1) + LANES_right_S1 * panel) * PER_right_S1)
+            take_numbers(i4(shared + AT_x_q + column * SIZE), v_q, PER_right_S1)
+            for i in range(TILE * LANES_right_S1 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_right_S1) + i * (THREADS // LANES_right_S1))
+                at_l, first_d = i4(t0 + row), i4(0 + column)
                 there = (at_l < n_l) & (first_d < n_d)
-                if even_d:
+                if PER_right_S1 == CHUNK:
                     load_vector(p_K + (i8(at_l) * n_d + first_d) * SIZE, there, v_K, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_right_S1):
                         v_K[e] = load_one(p_K + (i8(at_l) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
-                for e in range(CHUNK):
+                for e in range(PER_right_S1):
                     at_d = i4(first_d + e)
                     t1 = v_K[e] - v_q[e]
                     y_right_S1[e] = sel(there & (at_d < n_d), t1 * t1, f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_right_S1, TILE))
-                keep_chunk(i4(place + AT_right_S1), y_right_S1)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_right_S1, TILE) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_right_S1), y_right_S1, PER_right_S1)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, shared, n_d):

@@ -185,6 +185,8 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
 copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
@@ -194,9 +196,14 @@ def copy_one(place, origin, there):
     copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -262,6 +269,9 @@ def make(stage, warps, TILE, even, n_d, n_b, n_v):
     AT_right_S2, WIDTH_right_S2 = AT_K + TILE * WIDTH_K, width_of(n_b)
     AT_V, WIDTH_V = AT_right_S2 + TILE * WIDTH_right_S2, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
+    PER_q, LANES_q = (CHUNK, 8) if even_d else (1, 32)
+    PER_table, LANES_table = (CHUNK, 8) if even_b else (1, 32)
+    PER_right_S2, LANES_right_S2 = CHUNK, 8
     SCORES = 2, COLUMNS
     SUMS_v = 2, SPAN_v // 4
     BYTES, _ = needs(warps, TILE, n_d, n_b, n_v)
@@ -270,56 +280,59 @@ def make(stage, warps, TILE, even, n_d, n_b, n_v):
     def make_q(to, t0, thread, p_q, n_d, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
         v_q = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_q // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_d = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_q // SIZE // (LANES_q * PER_q)):
+            column = i4(i4((thread & LANES_q - 1) + LANES_q * panel) * PER_q)
+            for i in range(ROWS * LANES_q // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_q) + i * (THREADS // LANES_q))
+                at_one, first_d = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_d < n_d)
-                if even_d:
+                if PER_q == CHUNK:
                     load_vector(p_q + (i8(0) * n_d + first_d) * SIZE, there, v_q, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_q):
                         v_q[e] = load_one(p_q + (i8(0) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
-                for e in range(CHUNK):
+                for e in range(PER_q):
                     at_d = i4(first_d + e)
                     y_q[e] = sel(there & (at_d < n_d), v_q[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
-                keep_chunk(i4(place + AT_q), y_q)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_q, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_q), y_q, PER_q)
 
     @cuda.jit(device=True, forceinline=True)
     def make_table(to, t0, thread, p_table, n_b, begin_one, n_one):
         y_table = cuda.local.array(CHUNK, f4)
         v_table = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_table // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_b = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_table // SIZE // (LANES_table * PER_table)):
+            column = i4(i4((thread & LANES_table - 1) + LANES_table * panel) * PER_table)
+            for i in range(ROWS * LANES_table // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_table) + i * (THREADS // LANES_table))
+                at_one, first_b = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_b < n_b)
-                if even_b:
+                if PER_table == CHUNK:
                     load_vector(p_table + (i8(0) * n_b + first_b) * SIZE, there, v_table, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_table):
                         v_table[e] = load_one(p_table + (i8(0) * n_b + first_b) * SIZE + e * SIZE, there & (first_b + e < n_b))
-                for e in range(CHUNK):
+                for e in range(PER_table):
                     at_b = i4(first_b + e)
                     y_table[e] = sel(there & (at_b < n_b), v_table[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_table, ROWS))
-                keep_chunk(i4(place + AT_table), y_table)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_table, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_table), y_table, PER_table)
 
     @cuda.jit(device=True, forceinline=True)
     def make_right_S2(to, t0, thread, n_l, dist, o_dist, n_b):
         y_right_S2 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_right_S2 // 128):
-            for i in range(TILE * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_l, first_b = i4(t0 + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_right_S2 // SIZE // (LANES_right_S2 * PER_right_S2)):
+            column = i4(i4((thread & LANES_right_S2 - 1) + LANES_right_S2 * panel) * PER_right_S2)
+            for i in range(TILE * LANES_right_S2 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_right_S2) + i * (THREADS // LANES_right_S2))
+                at_l, first_b = i4(t0 + row), i4(0 + column)
                 there = (at_l < n_l) & (first_b < n_b)
                 t1 = dist[o_dist + sel(there & (at_l < n_l), i8(at_l), i8(0))]
-                for e in range(CHUNK):
+                for e in range(PER_right_S2):
                     at_b = i4(first_b + e)
                     y_right_S2[e] = sel(there & (at_b < n_b), f4(t1 == at_b), f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_right_S2, TILE))
-                keep_chunk(i4(place + AT_right_S2), y_right_S2)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_right_S2, TILE) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_right_S2), y_right_S2, PER_right_S2)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread, dist, o_dist, n_b):

@@ -220,6 +220,8 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
 copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
@@ -229,9 +231,14 @@ def copy_one(place, origin, there):
     copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -298,6 +305,10 @@ def make(stage, warps, TILE, even, n_h, n_v):
     AT_right_S2, WIDTH_right_S2 = AT_right_S1_1 + TILE * WIDTH_right_S1_1, width_of(n_h)
     AT_V, WIDTH_V = AT_right_S2 + TILE * WIDTH_right_S2, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
+    PER_q, LANES_q = (CHUNK, 8) if even_h else (1, 32)
+    PER_q2, LANES_q2 = (CHUNK, 8) if even_h else (1, 32)
+    PER_left_S2, LANES_left_S2 = CHUNK, 8
+    PER_right_S1, LANES_right_S1 = (CHUNK, 8) if even_h else (1, 32)
     SCORES = 2, COLUMNS
     SUMS_v = 2, SPAN_v // 4
     BYTES, _ = needs(warps, TILE, n_h, n_v)
@@ -306,55 +317,58 @@ def make(stage, warps, TILE, even, n_h, n_v):
     def make_q(to, t0, thread, p_q, n_h, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
         v_q = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_q // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_q // SIZE // (LANES_q * PER_q)):
+            column = i4(i4((thread & LANES_q - 1) + LANES_q * panel) * PER_q)
+            for i in range(ROWS * LANES_q // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_q) + i * (THREADS // LANES_q))
+                at_one, first_h = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_h < n_h)
-                if even_h:
+                if PER_q == CHUNK:
                     load_vector(p_q + (i8(0) * n_h + first_h) * SIZE, there, v_q, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_q):
                         v_q[e] = load_one(p_q + (i8(0) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                for e in range(CHUNK):
+                for e in range(PER_q):
                     at_h = i4(first_h + e)
                     y_q[e] = sel(there & (at_h < n_h), v_q[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
-                keep_chunk(i4(place + AT_q), y_q)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_q, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_q), y_q, PER_q)
 
     @cuda.jit(device=True, forceinline=True)
     def make_q2(to, t0, thread, p_q2, n_h, begin_one, n_one):
         y_q2 = cuda.local.array(CHUNK, f4)
         v_q2 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_q2 // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_q2 // SIZE // (LANES_q2 * PER_q2)):
+            column = i4(i4((thread & LANES_q2 - 1) + LANES_q2 * panel) * PER_q2)
+            for i in range(ROWS * LANES_q2 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_q2) + i * (THREADS // LANES_q2))
+                at_one, first_h = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_h < n_h)
-                if even_h:
+                if PER_q2 == CHUNK:
                     load_vector(p_q2 + (i8(0) * n_h + first_h) * SIZE, there, v_q2, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_q2):
                         v_q2[e] = load_one(p_q2 + (i8(0) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                for e in range(CHUNK):
+                for e in range(PER_q2):
                     at_h = i4(first_h + e)
                     y_q2[e] = sel(there & (at_h < n_h), v_q2[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_q2, ROWS))
-                keep_chunk(i4(place + AT_q2), y_q2)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_q2, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_q2), y_q2, PER_q2)
 
     @cuda.jit(device=True, forceinline=True)
     def make_left_S2(to, t0, thread, n_h, begin_one, n_one):
         y_left_S2 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_left_S2 // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_h = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_left_S2 // SIZE // (LANES_left_S2 * PER_left_S2)):
+            column = i4(i4((thread & LANES_left_S2 - 1) + LANES_left_S2 * panel) * PER_left_S2)
+            for i in range(ROWS * LANES_left_S2 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_left_S2) + i * (THREADS // LANES_left_S2))
+                at_one, first_h = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_h < n_h)
-                for e in range(CHUNK):
+                for e in range(PER_left_S2):
                     at_h = i4(first_h + e)
                     y_left_S2[e] = sel(there & (at_h < n_h), f4(1.0), f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_left_S2, ROWS))
-                keep_chunk(i4(place + AT_left_S2), y_left_S2)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_left_S2, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_left_S2), y_left_S2, PER_left_S2)
 
     @cuda.jit(device=True, forceinline=True)
     def make_right_S1_right_S1_1_right_S2(to, t0, thread, p_K, p_K2, n_h, n_l):
@@ -363,22 +377,23 @@ def make(stage, warps, TILE, even, n_h, n_v):
         y_right_S2 = cuda.local.array(CHUNK, f4)
         v_K = cuda.local.array(CHUNK, f4)
         v_K2 = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_right_S1 // 128):
-            for i in range(TILE * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_l, first_h = i4(t0 + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_right_S1 // SIZE // (LANES_right_S1 * PER_right_S1)):
+            column = i4(i4((thread & LANES_right_S1 - 1) + LANES_right_S1 * panel) * PER_right_S1)
+            for i in range(TILE * LANES_right_S1 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_right_S1) + i * (THREADS // LANES_right_S1))
+                at_l, first_h = i4(t0 + row), i4(0 + column)
                 there = (at_l < n_l) & (first_h < n_h)
-                if even_h:
+                if PER_right_S1 == CHUNK:
                     load_vector(p_K + (i8(at_l) * n_h + first_h) * SIZE, there, v_K, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_right_S1):
                         v_K[e] = load_one(p_K + (i8(at_l) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                if even_h:
+                if PER_right_S1 == CHUNK:
                     load_vector(p_K2 + (i8(at_l) * n_h + first_h) * SIZE, there, v_K2, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_right_S1):
                         v_K2[e] = load_one(p_K2 + (i8(at_l) * n_h + first_h) * SIZE + e * SIZE, there & (first_h + e < n_h))
-                for e in range(CHUNK):
+                for e in range(PER_right_S1):
                     at_h = i4(first_h + e)
                     t3 = f4(at_l) * f4(10.0) ** f4(-at_h)
                     t4 = cos(t3)
@@ -386,10 +401,10 @@ def make(stage, warps, TILE, even, n_h, n_v):
                     y_right_S1[e] = sel(there & (at_h < n_h), v_K[e] * t4 - v_K2[e] * t6, f4(0))
                     y_right_S1_1[e] = sel(there & (at_h < n_h), v_K[e] * t6 + v_K2[e] * t4, f4(0))
                     y_right_S2[e] = sel(there & (at_h < n_h), v_K[e] * v_K[e] + v_K2[e] * v_K2[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_right_S1, TILE))
-                keep_chunk(i4(place + AT_right_S1), y_right_S1)
-                keep_chunk(i4(place + AT_right_S1_1), y_right_S1_1)
-                keep_chunk(i4(place + AT_right_S2), y_right_S2)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_right_S1, TILE) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_right_S1), y_right_S1, PER_right_S1)
+                keep_numbers(i4(place + AT_right_S1_1), y_right_S1_1, PER_right_S1)
+                keep_numbers(i4(place + AT_right_S2), y_right_S2, PER_right_S1)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_V, begin_v, begin_one, n_l, n_one, thread, p_K, p_K2, n_h):

@@ -153,6 +153,8 @@ def load_tile(to, source, stride, rows, columns, height, width, vector, thread, 
 load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
 load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
 keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
 copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
 store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
@@ -162,9 +164,14 @@ def copy_one(place, origin, there):
     copy_number(place, origin, sel(there, i4(4), i4(0)))
 
 @cuda.jit(device=True, forceinline=True)
-def keep_chunk(place, v):
-    """16 bytes into shared memory."""
-    keep_four(place, v[0], v[1], v[2], v[3])
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
 @cuda.jit(device=True, forceinline=True)
 def multiply_rows(left, right, lane, steps, width, tile, s):
@@ -227,6 +234,7 @@ def make(stage, warps, TILE, even, n_d, n_v):
     AT_K, WIDTH_K = 0, width_of(n_d)
     AT_V, WIDTH_V = AT_K + TILE * WIDTH_K, width_of(SPAN_v)
     STAGE = AT_V + TILE * WIDTH_V
+    PER_q, LANES_q = (CHUNK, 8) if even_d else (1, 32)
     SCORES = 2, COLUMNS
     SUMS_v = 2, SPAN_v // 4
     BYTES, _ = needs(warps, TILE, n_d, n_v)
@@ -235,21 +243,22 @@ def make(stage, warps, TILE, even, n_d, n_v):
     def make_q(to, t0, thread, p_q, n_d, begin_one, n_one):
         y_q = cuda.local.array(CHUNK, f4)
         v_q = cuda.local.array(CHUNK, f4)
-        for panel in range(WIDTH_q // 128):
-            for i in range(ROWS * 8 // THREADS):
-                row, chunk = i4((thread >> 3) + i * (THREADS // 8)), i4((thread & 7) + 8 * panel)
-                at_one, first_d = i4(begin_one + row), i4(0 + chunk * CHUNK)
+        for panel in range(WIDTH_q // SIZE // (LANES_q * PER_q)):
+            column = i4(i4((thread & LANES_q - 1) + LANES_q * panel) * PER_q)
+            for i in range(ROWS * LANES_q // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_q) + i * (THREADS // LANES_q))
+                at_one, first_d = i4(begin_one + row), i4(0 + column)
                 there = (at_one < n_one) & (first_d < n_d)
-                if even_d:
+                if PER_q == CHUNK:
                     load_vector(p_q + (i8(0) * n_d + first_d) * SIZE, there, v_q, 0)
                 else:
-                    for e in range(CHUNK):
+                    for e in range(PER_q):
                         v_q[e] = load_one(p_q + (i8(0) * n_d + first_d) * SIZE + e * SIZE, there & (first_d + e < n_d))
-                for e in range(CHUNK):
+                for e in range(PER_q):
                     at_d = i4(first_d + e)
                     y_q[e] = sel(there & (at_d < n_d), v_q[e], f4(0))
-                place = i4(to + chunk_at(row, chunk, WIDTH_q, ROWS))
-                keep_chunk(i4(place + AT_q), y_q)
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_q, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_q), y_q, PER_q)
 
     @cuda.jit(device=True, forceinline=True)
     def fetch(to, t0, p_K, p_V, begin_v, begin_one, n_l, n_one, thread):

@@ -73,23 +73,31 @@ def pointer(space, kind):
     return intrinsic(typed)
 
 address = pointer(1, types.int64)
+shared_address = pointer(3, types.int32)
 
 @intrinsic
 def sel(context, condition, a, b):
     """a if condition else b, without a branch."""
     return a(types.boolean, a, a), lambda context, builder, signature, args: builder.select(*args)
 
-def extreme(order, name):
-    """NumPy's maximum or minimum of two floats: NaN wins.  For float32 that is one instruction."""
-    def typed(context, a, b):
-        def emit(context, builder, signature, args):
-            single = ir.InlineAsm(ir.FunctionType(args[0].type, [args[0].type] * 2), name + ".NaN.f32 $0, $1, $2;", "=f,f,f")
-            first = builder.or_(builder.fcmp_ordered(order, *args), builder.fcmp_unordered("uno", args[0], args[0]))
-            return builder.call(single, args) if a == types.float32 else builder.select(first, *args)
-        return a(a, a), emit
-    return intrinsic(typed)
+@intrinsic
+def unrolled(context):
+    """At the end of a loop: the compiler writes the loop out, so that arrays it goes over lie in registers."""
+    def emit(context, builder, signature, args):
+        def branch(target):
+            del builder.branch
+            jump, module = builder.branch(target), builder.module
+            hint = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.full")])
+            mark = ir.MDValue(module, [hint], name=str(len(module.metadata)))
+            mark.operands = (mark, hint)
+            jump.set_metadata("llvm.loop", mark)
+            return jump
+        builder.branch = branch
+        return context.get_dummy_value()
+    return types.none(), emit
 
-larger = extreme(">", "max")
+larger = ptx("max.NaN.f32 $0, $1, $2;", "f", "ff")
+smaller = ptx("min.NaN.f32 $0, $1, $2;", "f", "ff")
 
 def over_lanes(both):
     """What `both` makes of the values of so many lanes; every lane gets it."""
@@ -105,202 +113,333 @@ def over_lanes(both):
 sum_over = over_lanes(cuda.jit(device=True, forceinline=True)(lambda a, b: type(a)(a + b)))
 larger_over = over_lanes(larger)
 max_over = over_lanes(max)
-fast_exp = ptx("{.reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t;}", "f", "f")
-
-def turns_of(width, banks):
-    """How places are turned so that neither a row of them nor a column of the tile meets a bank twice: (shift, mask)."""
-    power = width & -width
-    return max(banks, power).bit_length() - 1, min(power, banks) - 1
-
-@cuda.jit(device=True)
-def cell(element, width, column, shift, mask):
-    """Where a column of an element of the tile lies in shared memory."""
-    place = i4(element * width + column)
-    return np.uint32(place ^ i4(place >> shift & mask))
-
-@cuda.jit(device=True)
-def stage_real(cells, pointer, low, high, steps, shift, mask, thread, span):
-    """Fill shared memory with real numbers; before `low` and from `high` on with 0."""
-    low, high = i4(low), i4(high)
-    for step in range(steps):
-        word = i4(step * span + thread)
-        cells[np.uint32(word ^ i4(word >> shift & mask))] = load_one(pointer + word * SIZE, word >= low and word < high)
-
 load_one = ptx("{.reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.nc.f32 $0, [$1];}", "f", "lr")
 store_one = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
+copy_chunk = ptx("cp.async.cg.shared.global [$0], [$1], 16, $2;", "", "rlr", memory=True)
+copies_end = ptx("cp.async.commit_group;", "", "", memory=True)
+wait_for_copies = ptx("cp.async.wait_group 0;", "", "", memory=True)
+wait_for_all_but_the_last = ptx("cp.async.wait_group 1;", "", "", memory=True)
 
-SIZE, VECTOR, FLIGHT, ROWS = 4, 4, 4, 1
-TILE = VECTOR * FLIGHT
-SLOTS = TILE + 1
+def width_of(count):
+    """Bytes of a row of so many numbers in shared memory: whole groups of eight chunks."""
+    return -(-count * SIZE // 128) * 128
 
+load_two = ptx("ld.global.v2.f32 {$0, $1}, [$2];", "ff", "l", memory=True)
+load_single = ptx("ld.global.f32 $0, [$1];", "f", "l", memory=True)
+store_two = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
+store_single = ptx("st.global.f32 [$0], $1;", "", "lf", memory=True)
 
-@cuda.jit(device=True)
-def make_S1(span, thread, cells_S1, cells_Q, cells_K, n_k, skew_K, shift_K, mask_K, slots):
-    for i_l in range(slots):
-        t1 = f4(0.0)
-        for i_k in range(n_k):
-            t1 = t1 + cells_Q[i_k] * cells_K[cell(i_l * span + thread, n_k, i_k + skew_K, shift_K, mask_K)]
-        cells_S1[i_l * span + thread] = t1
+@cuda.jit(device=True, forceinline=True)
+def bounded(factor):
+    """A factor that leaves 0 what is 0, be it infinite; NaN stays."""
+    return larger(smaller(factor, f4(3.4028235e38)), f4(-3.4028235e38))
 
+@cuda.jit(device=True, forceinline=True)
+def chunk_at(row, chunk, width, height):
+    """Where a chunk of a row lies in a tile whose rows are `width` bytes long."""
+    return i4(i4(row * width) + i4(i4(chunk ^ i4(row & 7)) << 4))
 
-@cuda.jit(device=True)
-def make_S2(span, thread, cells_S2, i_m, begin, first, n_b, cells_keep, n_r, slots):
-    t3 = i_m // 2
-    for i_l in range(slots):
-        t1 = 0.0
-        t5 = i8(begin + first + i_l * span + thread) // 16
-        for i_b in range(n_b):
-            t2 = 0.0
-            t6 = t5 == i_b
-            for i_r in range(n_r):
-                t2 = t2 + f8(cells_keep[i_r * n_b + i_b] if (t3 == i_r) & t6 else f4(0))
-            t1 = t1 + t2
-        cells_S2[i_l * span + thread] = f4(t1)
+@cuda.jit(device=True, forceinline=True)
+def further(place, rows, chunks, width, height):
+    """So many rows and chunks further on, if both have no bits in common with the row and the chunk at `place`: where these are known, so is the distance."""
+    distance = chunk_at(rows, chunks, width, height)
+    return i4(i4(place ^ i4(distance & 127)) + i4(distance & -128))
 
+@cuda.jit(device=True, forceinline=True)
+def take_left(source, column, columns, pair):
+    """Two neighbouring columns of what a part left of a row, beyond the last those of the last; together where rows begin at even places."""
+    if columns % 2 == 0:
+        pair[0], pair[1] = load_two(source + min(column, columns - 2) * 4)
+    else:
+        pair[0], pair[1] = load_single(source + min(column, columns - 1) * 4), load_single(source + min(column + 1, columns - 1) * 4)
 
-@cuda.jit(device=True)
-def rebase_s(into, m2, m2_new, s, n_j):
-    t4 = math.exp((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))
-    for i_j in range(n_j):
-        into[i_j] = f4(0.0 if f8(s[i_j]) == 0.0 else t4 * f8(s[i_j]))
+@cuda.jit(device=True, forceinline=True)
+def load_tile(to, source, stride, rows, columns, height, width, vector, thread, threads):
+    """Copy a tile of `height` rows of `width` bytes into shared memory; beyond `rows` and `columns` there are zeros.
 
+    Eight threads copy chunks of a row; where memory has no whole chunks, all threads of a warp copy neighbouring numbers of it.
+    """
+    rows, columns = i4(rows), i4(columns)
+    if vector:
+        first, chunk = i4(thread >> 3), i4(thread & 7)
+        start, source = i4(to + chunk_at(first, chunk, width, height)), source + (i8(first) * stride + chunk * 16)
+        for panel in range(width // 128):
+            there = i4((chunk + 8 * panel) * CHUNK) < columns
+            for i in range(height * 8 // threads):
+                row, place = i4(first + i4(i * (threads // 8))), further(start, i * (threads // 8), 8 * panel, width, height)
+                copy_chunk(place, source + (i * (threads // 8) * stride + panel * 128), sel(there & (row < rows), i4(16), i4(0)))
+    else:
+        first, column = i4(thread >> 5), i4(thread & 31)
+        start, source = i4(to + chunk_at(first, i4(column // CHUNK), width, height) + i4(column % CHUNK * SIZE)), source + (i8(first) * stride + column * SIZE)
+        for part in range(width // SIZE // 32):
+            there = i4(column + 32 * part) < columns
+            for i in range(height * 32 // threads):
+                row, place = i4(first + i4(i * (threads // 32))), further(start, i * (threads // 32), 32 * part // CHUNK, width, height)
+                copy_one(place, source + (i * (threads // 32) * stride + 32 * part * SIZE), there & (row < rows))
 
-@cuda.jit(device=True)
-def rebase_s2(m2, m2_new, s2):
-    t4 = f8(fast_exp(f4((m2 if math.isfinite(m2) else 0.0) - (m2_new if math.isfinite(m2_new) else 0.0))))
-    return 0.0 if s2 == 0.0 else t4 * s2
+load_four = ptx("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", "ffff", "r", memory=True)
+load_pair = ptx("ld.shared.v2.f32 {$0, $1}, [$2];", "ff", "r", memory=True)
+keep_four = ptx("st.shared.v4.f32 [$0], {$1, $2, $3, $4};", "", "rffff", memory=True)
+keep_pair = ptx("st.shared.v2.f32 [$0], {$1, $2};", "", "rff", memory=True)
+keep_number = ptx("st.shared.f32 [$0], $1;", "", "rf", memory=True)
+copy_number = ptx("cp.async.ca.shared.global [$0], [$1], 4, $2;", "", "rlr", memory=True)
+store_pair = ptx("st.global.v2.f32 [$0], {$1, $2};", "", "lff", memory=True)
 
+@cuda.jit(device=True, forceinline=True)
+def copy_one(place, origin, there):
+    """A number into shared memory, or zero."""
+    copy_number(place, origin, sel(there, i4(4), i4(0)))
 
-@cuda.jit(device=True)
-def fold(seen_old, any1_old, m2_old, s2_old, slots, first, span, thread, length, cells_S2, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V):
-    many = i4(0)
-    for slot in range(slots):
-        many = i4(many + sel(i4(first + slot * span + thread) < i4(length), i4(1), i4(0)))
-    if many == 0:
-        return seen_old, any1_old, m2_old, s2_old
-    seen = i4(seen_old + many)
-    any1 = any1_old
-    any1_it = False
-    m2 = m2_old
-    m2_it = f4(-inf)
-    for i_l in range(slots):
-        t1 = cells_S2[i_l * span + thread] > f4(0.0)
-        any1_it = any1_it | sel(i4(first + i_l * span + thread) < i4(length), t1, False)
-        t2 = cells_S1[i_l * span + thread] * f4(scale)
-        m2_it = larger(m2_it, sel((i4(first + i_l * span + thread) < i4(length)) & t1, t2, f4(-inf)))
-    any1 = any1 | any1_it
-    m2 = larger(m2, f8(m2_it))
-    if seen_old > 0:
-        rebase_s(s, m2_old, m2, s, n_j)
-    s2 = rebase_s2(m2_old, m2, s2_old) if seen_old > 0 else s2_old
-    s2_it = f4(0.0)
-    t5 = m2 if math.isfinite(m2) else 0.0
-    for i_l in range(slots):
-        t3 = cells_S2[i_l * span + thread] > f4(0.0)
-        t7 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
-        s2_it = s2_it + sel((i4(first + i_l * span + thread) < i4(length)) & t3, t7, f4(0.0))
-    s2 = s2 + f8(s2_it)
-    for i_l in range(slots):
-        t8 = cells_S2[i_l * span + thread] > f4(0.0)
-        t11 = fast_exp(f4(scale) * cells_S1[i_l * span + thread] - f4(t5))
-        for i_j in range(n_j):
-            t12 = cells_V[cell(i_l * span + thread, n_j, i_j + skew_V, shift_V, mask_V)] * t11
-            s[i_j] = s[i_j] + sel((i4(first + i_l * span + thread) < i4(length)) & t8, t12, f4(0.0))
-    return seen, any1, m2, s2
+@cuda.jit(device=True, forceinline=True)
+def keep_numbers(place, v, count):
+    """1, 2 or 4 neighbouring numbers into shared memory."""
+    if count == 1:
+        keep_number(place, v[0])
+    elif count == 2:
+        keep_pair(place, v[0], v[1])
+    else:
+        keep_four(place, v[0], v[1], v[2], v[3])
 
+@cuda.jit(device=True, forceinline=True)
+def multiply_rows(left, right, lane, steps, width, tile, s):
+    """s += left · rightᵀ for the 16 rows at `left`, both with rows of 16 · steps numbers."""
+    left, right = i4(left + chunk_at(i4(lane >> 2), 0, width, 16)), i4(right + chunk_at(i4(2 * (lane & 3)), 0, width, tile))
+    for k in range(4 * steps):
+        a, b = load_four(further(left, 0, k, width, 16)), load_four(further(left, 8, k, width, 16))
+        for i in range(tile // 4):
+            c = load_four(further(right, 8 * (i // 2) + i % 2, k, width, tile))
+            s[0, i] += a[0] * c[0] + a[1] * c[1] + (a[2] * c[2] + a[3] * c[3])
+            s[1, i] += b[0] * c[0] + b[1] * c[1] + (b[2] * c[2] + b[3] * c[3])
 
-@cuda.jit(device=True)
-def combine(seen_old, any1_old, m2_old, s2_old, width, n_j, s):
-    seen = sum_over(seen_old, width)
-    any1 = max_over(sel(any1_old, i4(1), i4(0)), width) != 0
-    m2 = larger_over(m2_old, width)
-    if seen_old > 0:
-        rebase_s(s, m2_old, m2, s, n_j)
-    s2 = sum_over(rebase_s2(m2_old, m2, s2_old) if seen_old > 0 else 0.0, width)
-    for step in range(5):
-        by = width >> step + 1
-        if by > 0:
-            for word in range(n_j):
-                s[word] = s[word] + cuda.shfl_xor_sync(4294967295, s[word], by)
-    return seen, any1, m2, s2
+@cuda.jit(device=True, forceinline=True)
+def add_weighted_rows(p, right, lane, width, tile, columns, o):
+    """o += p · right for `tile` rows at `right`; a weight comes from the lane that has it, then the next moves up to its place."""
+    right = i4(right + i4(chunk_at(0, i4((lane & 3) >> 1), width, tile) + i4((lane & 1) << 3)))
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4 - 1):
+            p[0, k], p[1, k] = p[0, k + 1], p[1, k + 1]
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            row = further(right, i4(8 * (i // 2) + 2 * quarter + i % 2), 0, width, tile)
+            for n in range(columns // 8):
+                c, d = load_pair(further(row, 0, 2 * n, width, tile))
+                o[0, 2 * n] += a * c
+                o[0, 2 * n + 1] += a * d
+                o[1, 2 * n] += b * c
+                o[1, 2 * n + 1] += b * d
 
+@cuda.jit(device=True, forceinline=True)
+def add_taken_rows(p, right, lane, width, tile, columns, o):
+    """The same where not every number at `right` is finite: what would meet a weight of −0 takes no part."""
+    for i in range(tile // 4):
+        first, second = p[0, 0], p[1, 0]
+        for k in range(tile // 4):
+            first, second = sel(k == i, p[0, k], first), sel(k == i, p[1, k], second)
+            unrolled()
+        for quarter in range(4):
+            a, b = cuda.shfl_sync(0xFFFFFFFF, first, (lane & 28) + quarter), cuda.shfl_sync(0xFFFFFFFF, second, (lane & 28) + quarter)
+            for n in range(columns // 8):
+                row = i4(8 * (i // 2) + 2 * quarter + i % 2)
+                c, d = load_pair(i4(right + chunk_at(row, i4(2 * n + (lane % 4 >> 1)), width, tile) + lane % 2 * 8))
+                o[0, 2 * n] += sel(takes_part(a), a * c, f4(0))
+                o[0, 2 * n + 1] += sel(takes_part(a), a * d, f4(0))
+                o[1, 2 * n] += sel(takes_part(b), b * c, f4(0))
+                o[1, 2 * n + 1] += sel(takes_part(b), b * d, f4(0))
 
-@cuda.jit(device=True)
-def settle_s(into, m2, any1, s, n_j):
-    t1 = m2
-    t3 = math.exp(t1 - t1)
-    t5 = (t3 != t3) & any1
-    t10 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2)
-    for i_j in range(n_j):
-        t11 = t10 * f8(s[i_j])
-        into[i_j] = f4(t11 if t5 else f8(s[i_j]))
+@cuda.jit(device=True, forceinline=True)
+def takes_part(weight):
+    """Whether a weight is an element's that takes part: −0 is the others' (see fold)."""
+    return weight != f4(0) or math.copysign(f4(1), weight) > f4(0)
 
+@cuda.jit(device=True, forceinline=True)
+def all_finite(tile, size, thread, threads):
+    """Whether `size` bytes of a tile hold neither infinity nor NaN, of which 0 times makes NaN; all threads of the block learn it."""
+    found = f4(0)
+    for i in range(size // 16 // threads):
+        for number in load_four(i4(tile + 16 * (i * threads + thread))):
+            found += f4(0) * number
+    return cuda.syncthreads_and(i4(found == f4(0))) != 0
 
-@cuda.jit(device=True)
-def settle_s2(m2, any1, s2):
-    t1 = m2
-    t3 = math.exp(t1 - t1)
-    t11 = math.exp((m2 if m2 - m2 == 0.0 else f8(0)) - m2) * s2
-    return t11 if (t3 != t3) & any1 else s2
+@cuda.jit(device=True, forceinline=True)
+def take_fragment(tile, first, lane, rows, width, columns, v):
+    """The fragment of 16 of the `rows` of a tile, from row `first` on, as floats."""
+    for r in range(2):
+        for n in range(columns // 8):
+            v[r, 2 * n], v[r, 2 * n + 1] = load_pair(i4(tile + chunk_at(i4(first + lane // 4 + 8 * r), 2 * n + (lane % 4 >> 1), width, rows) + lane % 2 * 8))
 
+@cuda.jit(device=True, forceinline=True)
+def store_tile(shared, y, to, stride, rows, columns, height, span, vector, thread, threads):
+    """Write a block's fragments: four lanes fill 32 bytes of a row."""
+    lane = thread % 32
+    for r in range(2):
+        row = thread // 32 * 16 + lane // 4 + 8 * r
+        for n in range(span // 8):
+            column, target = 8 * n + 2 * (lane % 4), to + i8(row) * stride + (8 * n + 2 * (lane % 4)) * SIZE
+            if row < rows and vector and column < columns:
+                store_pair(target, y[r, 2 * n], y[r, 2 * n + 1])
+            elif row < rows:
+                for c in range(2):
+                    if column + c < columns:
+                        store_one(target + c * SIZE, y[r, 2 * n + c])
 
-@cuda.jit(device=True)
-def output_0(into, s2, s, n_j):
-    t1 = 1.0 / s2
-    for i_j in range(n_j):
-        into[i_j] = f4(f8(s[i_j]) * t1)
-
-
-@cuda.jit(device=True)
-def finish(seen, any1, m2, s2, s, n_j, result_0):
-    settle_s(s, m2, any1, s, n_j)
-    s2 = settle_s2(m2, any1, s2)
-    output_0(result_0, s2, s, n_j)
+SIZE, CHUNK = 4, 4
 
 
 @cache
-def make(warps, stage, together, slots, n_k, n_j, n_r, n_b):
-    """The kernel in which so many warps share a row, or what it is in parts: a "part", or the "join" of all; else it is "whole"."""
-    span = 32 * warps
-    alone, splits, joins = warps == 1, stage == 'part', stage == 'join'
-    rows = 1 if joins else together
-    words_s = n_j
-    words_result_0 = n_j
-    room_s = warps * (words_s | 1)
-    words_K = n_k
-    shift_K, mask_K = turns_of(words_K, 32)
-    steps_K = 0 if joins else -(-(slots * span * words_K + 32 // SIZE) // (rows * span))
-    room_K = max(steps_K * (rows * span), 1)
-    words_V = n_j
-    shift_V, mask_V = turns_of(words_V, 32)
-    steps_V = 0 if joins else -(-(slots * span * words_V + 32 // SIZE) // (rows * span))
-    room_V = max(steps_V * (rows * span), 1)
-    room_S1 = slots * span * 1
-    room_S2 = slots * span * 1
-    words_Q = n_k
-    words_keep = n_r * n_b
-    all_room_S1 = rows * room_S1
-    all_room_S2 = rows * room_S2
-    all_words_Q = rows * words_Q
-    room_s *= rows
+def make(stage, warps, TILE, even, n_k, n_j):
+    """The kernel in which a block has 16 rows per warp, tiles are TILE elements long, and rows along `even` axes have
+    whole vectors: of "whole" rows, of a "part" of each, or the "join" of parts."""
+    ROWS, THREADS, COLUMNS, splits, joins = 16 * warps, 32 * warps, TILE // 4, stage == 'part', stage == 'join'
+    even_k = 'k' in even
+    even_l = 'l' in even
+    even_j = 'j' in even
+    SPAN_j = span_of(n_j)
+    AT_Q, WIDTH_Q = 0, width_of(n_k)
+    STAGES = AT_Q + ROWS * WIDTH_Q
+    AT_K, WIDTH_K = 0, width_of(n_k)
+    AT_looked_up_1, WIDTH_looked_up_1 = AT_K + TILE * WIDTH_K, width_of(TILE)
+    AT_V, WIDTH_V = AT_looked_up_1 + ROWS * WIDTH_looked_up_1, width_of(SPAN_j)
+    STAGE = AT_V + TILE * WIDTH_V
+    PER_looked_up_1, LANES_looked_up_1 = 1, 32
+    SCORES = 2, COLUMNS
+    SUMS_j = 2, SPAN_j // 4
+    BYTES, _ = needs(warps, TILE, n_k, n_j)
 
-    @cuda.jit(launch_bounds=(span * rows, 1))
-    def kernel(Q, s_Q, K, s_K, V, s_V, keep, s_keep, scale, n_m, n_l, items, parts, piece, part_seen, part_any1, part_m2, part_s2, part_s, out_0):
-        everyone = i8(cuda.threadIdx.x)
-        mine, thread = everyone // span, everyone % span
-        lane, warp = thread & 31, thread >> 5
-        item, part = i8(cuda.blockIdx.x), i8(0)
-        if splits:
-            item, part = item // parts, item % parts
-        number = n_m
-        blocks = -(-number // rows)
-        place = item % blocks * rows + mine
-        live, item = place < number, item // blocks * number + place
-        row = sel(live, item, item - place)
-        rest = row
-        i_m = rest % n_m
-        rest //= n_m
-        o_Q = rest * s_Q + (i_m) * n_k
+    @cuda.jit(device=True, forceinline=True)
+    def make_looked_up_1(to, t0, thread, n_b, n_r, p_keep, n_l, begin_m, n_m):
+        y_looked_up_1 = cuda.local.array(CHUNK, f4)
+        for panel in range(WIDTH_looked_up_1 // SIZE // (LANES_looked_up_1 * PER_looked_up_1)):
+            column = i4(i4((thread & LANES_looked_up_1 - 1) + LANES_looked_up_1 * panel) * PER_looked_up_1)
+            for i in range(ROWS * LANES_looked_up_1 // THREADS):
+                row = i4(i4(np.uint32(thread) // LANES_looked_up_1) + i * (THREADS // LANES_looked_up_1))
+                at_m, first_l = i4(begin_m + row), i4(t0 + column)
+                there = (at_m < n_m) & (first_l < n_l) & (column < TILE)
+                t4 = at_m // 2
+                for e in range(PER_looked_up_1):
+                    at_l = i4(first_l + e)
+                    t2 = at_l // 16
+                    t3 = (t2 >= 0) & (t2 < n_b)
+                    at_b = sel(t3, i4(t2), i4(0))
+                    t5 = t4
+                    t6 = (t5 >= 0) & (t5 < n_r)
+                    at_r = sel(t6, i4(t5), i4(0))
+                    t8 = load_one(p_keep + (at_r * n_b + at_b) * SIZE, there & (at_r < n_r) & (at_b < n_b))
+                    t11 = f4(0.0) + sel(t3, f4(0.0) + sel(t6, t8, f4(0.0)), f4(0.0))
+                    y_looked_up_1[e] = sel(there & (at_l < n_l), t11, f4(0))
+                place = i4(to + chunk_at(row, column // CHUNK, WIDTH_looked_up_1, ROWS) + column % CHUNK * SIZE)
+                keep_numbers(i4(place + AT_looked_up_1), y_looked_up_1, PER_looked_up_1)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fetch(to, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread, n_b, n_r, p_keep):
+        load_tile(to + AT_K, p_K + t0 * n_k * SIZE, n_k * SIZE, i4(n_l - t0), n_k - 0, TILE, WIDTH_K, even_k, thread, THREADS)
+        make_looked_up_1(to, t0, thread, n_b, n_r, p_keep, n_l, begin_m, n_m)
+        load_tile(to + AT_V, p_V + (t0 * n_j + begin_j) * SIZE, n_j * SIZE, i4(n_l - t0), n_j - begin_j, TILE, WIDTH_V, even_j, thread, THREADS)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fold(full, held_any1, held_m2, held_s2, n_l, x_looked_up_1, S1, scale, first_l, p_s, o_s):
+        for r in range(2):
+            any1_old = held_any1[r]
+            m2_old = held_m2[r]
+            s2_old = held_s2[r]
+            any1 = any1_old
+            m2 = m2_old
+            any1_it = False
+            m2_it = f4(-inf)
+            for i_l in range(COLUMNS):
+                at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
+                ok = full | (at_l < n_l) & (x_looked_up_1[r, i_l] > f4(0.0))
+                any1_it = any1_it | ok
+                m2_it = larger(m2_it, sel(ok, S1[r, i_l] * f4(scale), f4(-inf)))
+                unrolled()
+            any1 = any1 | (max_over(sel(any1_it, i4(1), i4(0)), 4) != 0)
+            m2 = larger(m2, larger_over(m2_it, 4))
+            t4 = sel(math.isfinite(m2), m2, f4(0.0))
+            t6 = math.exp(sel(math.isfinite(m2_old), m2_old, f4(0.0)) - t4)
+            s2 = sel(s2_old == f4(0.0), f4(0.0), t6 * s2_old)
+            s2_it = f4(0.0)
+            for i_l in range(COLUMNS):
+                at_l = i4(first_l + i_l // 2 * 8 + i_l % 2)
+                t10 = math.exp(f4(scale) * S1[r, i_l] - t4)
+                ok = full | (at_l < n_l) & (x_looked_up_1[r, i_l] > f4(0.0))
+                s2_it = s2_it + sel(ok, t10, f4(0.0))
+                p_s[r, i_l] = sel(full, t10, sel(ok, t10 + f4(0), f4(-0.0)))
+                unrolled()
+            s2 = s2 + sum_over(s2_it, 4)
+            t12 = bounded(t6)
+            for i_j in range(SPAN_j // 4):
+                o_s[r, i_j] = t12 * o_s[r, i_j]
+                unrolled()
+            held_any1[r] = any1
+            held_m2[r] = m2
+            held_s2[r] = s2
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def merge(item, part, parts, n_m, held_any1, part_any1, held_m2, part_m2, held_s2, part_s2, n_j, part_s, b_s, o_s, first_j, first_m):
+        for r in range(2):
+            at_m = i4(first_m + 8 * r)
+            if at_m >= n_m:
+                break
+            place = (item * n_m + at_m) * parts + part
+            any1_old, any1_part = held_any1[r], part_any1[place]
+            m2_old, m2_part = held_m2[r], part_m2[place]
+            s2_old, s2_part = held_s2[r], part_s2[place]
+            any1 = any1_old | any1_part
+            m2 = larger(m2_old, m2_part)
+            t2 = sel(math.isfinite(m2), m2, f4(0.0))
+            t4 = math.exp(sel(math.isfinite(m2_old), m2_old, f4(0.0)) - t2)
+            t8 = math.exp(sel(math.isfinite(m2_part), m2_part, f4(0.0)) - t2)
+            s2 = sel(s2_old == f4(0.0), f4(0.0), t4 * s2_old) + sel(s2_part == f4(0.0), f4(0.0), t8 * s2_part)
+            t10 = bounded(t4)
+            t12 = bounded(t8)
+            for i_j in range(SPAN_j // 4):
+                at_j = i4(first_j + i_j // 2 * 8 + i_j % 2)
+                if i_j % 2 == 0:
+                    take_left(address(part_s) + place * n_j * 4, at_j, n_j, b_s)
+                o_s[r, i_j] = t10 * o_s[r, i_j] + t12 * b_s[i_j % 2]
+                unrolled()
+            held_any1[r] = any1
+            held_m2[r] = m2
+            held_s2[r] = s2
+            unrolled()
+
+    @cuda.jit(device=True, forceinline=True)
+    def finish(held_any1, held_m2, held_s2, o_s, y_0):
+        for r in range(2):
+            any1 = held_any1[r]
+            m2 = held_m2[r]
+            s2 = held_s2[r]
+            t1 = m2
+            t3 = math.exp(t1 - t1)
+            t5 = (t3 != t3) & any1
+            t10 = math.exp(sel(m2 - m2 == f4(0.0), m2, f4(0)) - m2)
+            t11 = bounded(t10)
+            for i_j in range(SPAN_j // 4):
+                o_s[r, i_j] = sel(t5, t11 * o_s[r, i_j], o_s[r, i_j])
+                unrolled()
+            s2 = sel(t5, t10 * s2, s2)
+            t16 = f4(1.0) / s2
+            for i_j in range(SPAN_j // 4):
+                y_0[r, i_j] = o_s[r, i_j] * t16
+                unrolled()
+            unrolled()
+
+    @cuda.jit(launch_bounds=(THREADS, 1))
+    def kernel(Q, s_Q, K, s_K, V, s_V, keep, s_keep, scale, n_m, n_l, n_r, n_b, parts, piece, part_any1, part_m2, part_s2, part_s, out_0):
+        thread, number, part = i4(cuda.threadIdx.x), i8(cuda.blockIdx.x), i8(0)
+        if not joins:
+            part, number = number % parts, number // parts
+        lane, warp = thread % 32, thread // 32
+        begin_j = number % -(-n_j // SPAN_j) * SPAN_j
+        number //= -(-n_j // SPAN_j)
+        first_j = begin_j + (lane & 3) * 2
+        blocks = -(-n_m // ROWS)
+        begin_m = (blocks - 1 - number % blocks) * ROWS
+        first_m = begin_m + warp * 16 + lane // 4
+        item = number // blocks
+        rest = item
+        o_Q = rest * s_Q
         p_Q = address(Q) + o_Q * SIZE
         o_K = rest * s_K
         p_K = address(K) + o_K * SIZE
@@ -308,93 +447,103 @@ def make(warps, stage, together, slots, n_k, n_j, n_r, n_b):
         p_V = address(V) + o_V * SIZE
         o_keep = rest * s_keep
         p_keep = address(keep) + o_keep * SIZE
-        cells_Q = cuda.shared.array(all_words_Q, f4)[mine * words_Q:]
-        for word in range(thread, words_Q, span):
-            cells_Q[word] = load_one(p_Q + word * SIZE, 1)
-        cells_keep = cuda.shared.array(words_keep, f4)
-        for word in range(everyone, words_keep, rows * span):
-            cells_keep[word] = load_one(p_keep + word * SIZE, 1)
-        cuda.syncthreads()
-        begin = part * piece
-        length = max(min(piece, n_l - begin), i8(0))
-        cells_K = cuda.shared.array(room_K, f4)
-        cells_V = cuda.shared.array(room_V, f4)
-        cells_S1 = cuda.shared.array(all_room_S1, f4)[mine * room_S1:]
-        cells_S2 = cuda.shared.array(all_room_S2, f4)[mine * room_S2:]
-        s = cuda.local.array(words_s, f4)
-        result_0 = cuda.local.array(words_result_0, f4)
-        seen, any1, m2, s2 = i4(0), b1(False), (-inf), 0.0
-        for word in range(words_s):
-            s[word] = f4(0.0)
-        first = i8(0)
-        more = not joins
-        while more:
-            cuda.syncthreads()
-            lead = p_K + (begin + first) * words_K * SIZE
-            skew_K = lead // SIZE % (32 // SIZE)
-            stage_real(cells_K, lead - skew_K * SIZE, skew_K, skew_K + min(slots * span, length - first) * words_K, steps_K, shift_K, mask_K, everyone, rows * span)
-            lead = p_V + (begin + first) * words_V * SIZE
-            skew_V = lead // SIZE % (32 // SIZE)
-            stage_real(cells_V, lead - skew_V * SIZE, skew_V, skew_V + min(slots * span, length - first) * words_V, steps_V, shift_V, mask_V, everyone, rows * span)
-            cuda.syncthreads()
-            make_S1(span, thread, cells_S1, cells_Q, cells_K, n_k, skew_K, shift_K, mask_K, slots)
-            make_S2(span, thread, cells_S2, i_m, begin, first, n_b, cells_keep, n_r, slots)
-            seen, any1, m2, s2 = fold(seen, any1, m2, s2, slots, first, span, thread, length, cells_S2, cells_S1, scale, n_j, s, cells_V, skew_V, shift_V, mask_V)
-            first += slots * span
-            more = first < length
+        S1 = cuda.local.array(SCORES, f4)
+        x_looked_up_1 = cuda.local.array(SCORES, f4)
+        p_s = cuda.local.array(SCORES, f4)
+        o_s = cuda.local.array(SUMS_j, f4)
+        held_any1 = cuda.local.array(2, b1)
+        held_m2 = cuda.local.array(2, f4)
+        held_s2 = cuda.local.array(2, f4)
+        for r in range(2):
+            held_any1[r] = False
+            held_m2[r] = f4(-inf)
+            held_s2[r] = f4(0.0)
+            for i in range(SPAN_j // 4):
+                o_s[r, i] = f4(0)
+        shared = shared_address(cuda.shared.array(BYTES, types.uint8, 1024))
         if joins:
-            there = thread < parts
-            place = row * parts + sel(there, thread, i8(0))
-            seen = sel(there, part_seen[place], i4(0))
-            any1 = sel(there, part_any1[place], b1(False))
-            m2 = sel(there, part_m2[place], (-inf))
-            s2 = sel(there, part_s2[place], 0.0)
-            for word in range(words_s):
-                s[word] = sel(there, part_s[place * words_s + word], f4(0.0))
-        seen, any1, m2, s2 = combine(seen, any1, m2, s2, 32, n_j, s)
-        shared_seen = cuda.shared.array(32, i4)
-        shared_any1 = cuda.shared.array(32, b1)
-        shared_m2 = cuda.shared.array(32, f8)
-        shared_s2 = cuda.shared.array(32, f8)
-        shared_s = cuda.shared.array(room_s, f4)
-        if not alone:
-            if lane == 0:
-                shared_seen[(mine * warps + warp)] = seen
-                shared_any1[(mine * warps + warp)] = any1
-                shared_m2[(mine * warps + warp)] = m2
-                shared_s2[(mine * warps + warp)] = s2
-                for word in range(words_s):
-                    shared_s[(mine * warps + warp) * (words_s | 1) + word] = s[word]
+            b_s = cuda.local.array(2, f4)
+            for part in range(parts):
+                seen_old, seen_part = part * piece, min(piece, n_l - part * piece)
+                seen = seen_old + seen_part
+                merge(item, part, parts, n_m, held_any1, part_any1, held_m2, part_m2, held_s2, part_s2, n_j, part_s, b_s, o_s, first_j, first_m)
+        else:
+            begin = i4(part * piece)
+            end = i4(min(begin + piece, n_l))
+            t0, half = begin, i4(0)
+            load_tile(shared + AT_Q, p_Q + begin_m * n_k * SIZE, n_k * SIZE, i4(n_m - begin_m), n_k - 0, ROWS, WIDTH_Q, even_k, thread, THREADS)
+            if t0 < end:
+                fetch(shared + STAGES, t0, p_K, p_V, begin_j, begin_m, n_l, n_m, thread, n_b, n_r, p_keep)
+            copies_end()
+            while t0 < end:
+                ahead = i4(t0 + TILE)
+                if ahead < end:
+                    fetch(shared + STAGES + (1 - half) * STAGE, ahead, p_K, p_V, begin_j, begin_m, n_l, n_m, thread, n_b, n_r, p_keep)
+                copies_end()
+                wait_for_all_but_the_last()
+                cuda.syncthreads()
+                tile = shared + STAGES + half * STAGE
+                first_l = i4(t0 + lane % 4 * 2)
+                many = min(i4(TILE), i4(n_l - t0))
+                seen, seen_old = i4(t0 - begin + many), i4(t0 - begin)
+                for r in range(2):
+                    for i in range(COLUMNS):
+                        S1[r, i] = f4(0)
+                multiply_rows(shared + AT_Q + warp * 16 * WIDTH_Q, tile + AT_K, lane, -(-n_k // 16), WIDTH_Q, TILE, S1)
+                take_fragment(tile + AT_looked_up_1, warp * 16, lane, ROWS, WIDTH_looked_up_1, TILE, x_looked_up_1)
+                fold(False, held_any1, held_m2, held_s2, n_l, x_looked_up_1, S1, scale, first_l, p_s, o_s)
+                clean_s = all_finite(tile + AT_V, TILE * WIDTH_V, thread, THREADS)
+                if clean_s:
+                    add_weighted_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
+                else:
+                    add_taken_rows(p_s, tile + AT_V, lane, WIDTH_V, TILE, SPAN_j, o_s)
+                cuda.syncthreads()
+                t0, half = ahead, i4(1 - half)
+            wait_for_copies()
             cuda.syncthreads()
-            if warp == 0:
-                seen = sel(lane < warps, shared_seen[(mine * warps + lane % warps)], i4(0))
-                any1 = sel(lane < warps, shared_any1[(mine * warps + lane % warps)], b1(False))
-                m2 = sel(lane < warps, shared_m2[(mine * warps + lane % warps)], (-inf))
-                s2 = sel(lane < warps, shared_s2[(mine * warps + lane % warps)], 0.0)
-                for word in range(words_s):
-                    s[word] = sel(lane < warps, shared_s[(mine * warps + lane % warps) * (words_s | 1) + word], f4(0.0))
-                seen, any1, m2, s2 = combine(seen, any1, m2, s2, warps, n_j, s)
         if splits:
-            if live and thread == 0:
-                part_seen[item * parts + part] = seen
-                part_any1[item * parts + part] = any1
-                part_m2[item * parts + part] = m2
-                part_s2[item * parts + part] = s2
-                for word in range(words_s):
-                    part_s[(item * parts + part) * words_s + word] = s[word]
-        elif warp == 0 or alone:
-            finish(seen, any1, m2, s2, s, n_j, result_0)
-            if live and thread == 0:
-                for word in range(words_result_0):
-                    store_one(address(out_0) + (item * words_result_0 + word) * SIZE, f4(result_0[word]))
+            for r in range(2):
+                inside = first_m + 8 * r < n_m
+                place = (item * n_m + first_m + 8 * r) * parts + part
+                if inside and lane % 4 == 0 and begin_j == 0:
+                    part_any1[place] = held_any1[r]
+                    part_m2[place] = held_m2[r]
+                    part_s2[place] = held_s2[r]
+                for i in range(SPAN_j // 8):
+                    column, first, second = first_j + 2 * i // 2 * 8 + 2 * i % 2, 2 * i, 2 * i + 1
+                    at = address(part_s) + (place * n_j + column) * 4
+                    if n_j % 2 == 0 and inside and column < n_j:
+                        store_two(at, o_s[r, first], o_s[r, second])
+                    if n_j % 2 == 1:
+                        for own in range(2):
+                            if inside and column + own < n_j:
+                                store_single(at + 4 * own, o_s[r, first + own])
+        else:
+            y_0 = cuda.local.array(SUMS_j, f4)
+            finish(held_any1, held_m2, held_s2, o_s, y_0)
+            store_tile(shared, y_0, address(out_0) + ((item * n_m + begin_m) * n_j + begin_j) * SIZE, n_j * SIZE, n_m - begin_m, n_j - begin_j, ROWS, SPAN_j, even_j, thread, THREADS)
 
     return kernel
+
+
+SCHEDULES, WIDEST = ((4, 64), (4, 32), (2, 64), (2, 32), (1, 64), (1, 32), (4, 16), (2, 16), (1, 16)), 256
+
+def span_of(count):
+    """How many columns a block takes: all, if registers hold them."""
+    return -(-count // 16) * 16 if count <= WIDEST else WIDEST // 32 * 16
+
+
+def needs(warps, TILE, n_k, n_j):
+    """Bytes of shared memory for tiles that stay and two stages of those that come, or for results; numbers in the fragments of a lane."""
+    ROWS = 16 * warps
+    SPAN_j = span_of(n_j)
+    return max(ROWS * width_of(n_k) + 2 * (TILE * width_of(n_k) + ROWS * width_of(TILE) + TILE * width_of(SPAN_j)), ROWS * width_of(SPAN_j)), 3 * TILE // 2 + SPAN_j // 2
 
 
 AXES = {'Q': ('m', 'k'), 'K': ('l', 'k'), 'V': ('l', 'j'), 'keep': ('r', 'b')}
 DTYPES = {'Q': np.float32, 'K': np.float32, 'V': np.float32, 'keep': np.float32}
 OUTPUTS = [(('m', 'j'), np.float32)]
-HELD = [(np.int32, ()), (np.bool_, ()), (np.float64, ()), (np.float64, ()), (np.float32, ('j',))]
+HELD = [(np.bool_, ()), (np.float32, ()), (np.float32, ()), (np.float32, ('j',))]
 
 
 def checked(arrays):
@@ -425,22 +574,24 @@ def plan(Q, K, V, keep, scale):
     and the shapes of the outputs."""
     arrays, numbers = {'Q': Q, 'K': K, 'V': V, 'keep': keep}, {'scale': np.float64(scale)}
     sizes, leading, steps = checked(arrays)
-    items, length = math.prod(leading) * sizes['m'], sizes['l']
-    state = 4 * sizes['j']
-    if state > 640:
-        raise ValueError(f"a thread holds {state} bytes of a row's state, and has room for 640: take fewer columns at a time")
-    number, own, element = sizes['m'], 4 * 1 + 4 * 1, 4 * sizes['k'] + 4 * sizes['j']
-    shapes = [(r, w, slots) for r in range(min(number, 8), 0, -1) for w in (8, 4, 2, 1) for slots in (8, 4, 2, 1) if w == 1 or 16 * w * slots < length]
-    fits = [(r, w, slots) for r, w, slots in shapes if r * w <= 8 and w * (32 * slots * (element + r * own) + r * state) <= 45056]
-    if not fits:
-        raise ValueError(f"an element takes {element} bytes, and a block has room for 1408: take fewer columns at a time")
-    rows, warps, slots = fits[0]
-    blocks, threads = items // number * -(-number // rows), 32 * warps * rows
-    parts = max(1, min(256, 1024 // blocks, length // 8192)) if length >= 65536 else 1
-    piece = -(-length // parts // 32) * 32 if parts > 1 else length
-    launches = [((warps, 'part', rows, slots, sizes['k'], sizes['j'], sizes['r'], sizes['b']), blocks * parts, threads), ((8, 'join', rows, slots, sizes['k'], sizes['j'], sizes['r'], sizes['b']), items, 256)] if parts > 1 else [((warps, 'whole', rows, slots, sizes['k'], sizes['j'], sizes['r'], sizes['b']), blocks, threads)]
+    groups = math.prod(leading)
+    aligned = all(getattr(each, "__cuda_array_interface__", {"data": [0]})["data"][0] % 16 == 0 for each in arrays.values())
+    even = tuple(axis for axis, vector in {'k': CHUNK, 'l': CHUNK, 'j': CHUNK}.items() if aligned and sizes[axis] % vector == 0)
+    fits = lambda warps, tile, shared, numbers: shared <= 49152 and numbers <= 160 and (warps == 1 or 8 * warps < sizes['m'])
+    schedules = [each for each in SCHEDULES if fits(*each, *needs(*each, sizes['k'], sizes['j']))]
+    if not schedules:
+        raise ValueError(f"rows as long as {sizes} fit neither into shared memory nor into registers; shorten the axes that are no rows")
+    warps, tile = schedules[0]
+    blocks = groups * -(-sizes['m'] // (16 * warps)) * -(-sizes['j'] // span_of(sizes['j']))
+    parts = max(1, min(64, 256 // blocks, sizes['l'] // 512))
+    piece = -(-sizes['l'] // (parts * tile)) * tile
+    parts = -(-sizes['l'] // piece)
+    make_for = (warps, tile, even, sizes['k'], sizes['j'])
+    launches = [(('part', *make_for), blocks * parts, 32 * warps), (('join', *make_for), blocks, 32 * warps)]
+    launches = launches if parts > 1 else [(('whole', *make_for), blocks, 32 * warps)]
+    items = groups * sizes['m'] if parts > 1 else 1
     arguments = [part for name, array in arrays.items() for part in (array, steps[name])]
-    arguments += [*numbers.values(), *(np.int64(sizes[axis]) for axis in ('m', 'l')), np.int64(items), np.int64(parts), np.int64(piece)]
+    arguments += [*numbers.values(), *(np.int32(sizes[axis]) for axis in ('m', 'l', 'r', 'b')), np.int64(parts), np.int64(piece)]
     held = [items * parts * math.prod(sizes[axis] for axis in own) for _, own in HELD]
     return launches, arguments, held, [leading + tuple(sizes[axis] for axis in own) for own, _ in OUTPUTS]
 

@@ -233,10 +233,11 @@ def fold_1(n, x, m, s_lanes, s2_lanes):
     s = f4(0.0)
     s2 = f4(0.0)
     t2 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -254,9 +255,10 @@ def fold_1(n, x, m, s_lanes, s2_lanes):
         t5 = t4 * x[np.uint64(i_l)]
         s = s + t5
         s2 = s2 + t4
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
     return s, s2
 
 

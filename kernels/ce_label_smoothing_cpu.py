@@ -286,10 +286,11 @@ def fold_1(n, x, m, t, p1, s_lanes, s3_lanes):
     s3 = f4(0.0)
     t1 = anchored(m)
     t5 = anchored(p1)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s3_lanes[lane] = s3
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s3_lanes[lane] = s3
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(t, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -308,9 +309,10 @@ def fold_1(n, x, m, t, p1, s_lanes, s3_lanes):
         t4 = f4(0.9) * t[np.uint64(i_l)]
         t6 = t4 - f4(t5)
         s3 = s3 + t6
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s3 = s3 + s3_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s3 = s3 + s3_lanes[lane]
     return s, s3
 
 

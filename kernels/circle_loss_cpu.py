@@ -258,10 +258,11 @@ def fold_1(n, sp, m, sn, m2, s_lanes, s2_lanes):
     s2 = f4(0.0)
     t6 = anchored(m)
     t14 = anchored(m2)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
     for i0 in range(0, whole, 128):
         ahead(sp, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(sn, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -300,9 +301,10 @@ def fold_1(n, sp, m, sn, m2, s_lanes, s2_lanes):
         t15 = t13 - f4(t14)
         t16 = exp4(t15)
         s2 = s2 + t16
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
     return s, s2
 
 

@@ -238,9 +238,10 @@ def fold_1(n, x, m, s_lanes, t):
     wide_vectors()
     s = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(t, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -253,8 +254,9 @@ def fold_1(n, x, m, s_lanes, t):
         t2 = x[np.uint64(i_l)] - f4(t1)
         t3 = decay4(t2)
         s = s + t3
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

@@ -188,13 +188,38 @@ def _order(builder, x, whole):
     return builder.select(builder.fcmp_unordered("uno", x, x), every(kind, 2**(whole.width - 1) - 128), order)
 
 
-def _highest(builder, order, whole, below, wanted=None):
-    """The largest rank below a bound, which is a lane's order but that it ends in the lane; -MOST if there is none."""
-    rank = builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+def _ranks(builder, order, whole):
+    """The order of what each lane holds, but that it ends in the lane: the first of equal ones is the largest."""
+    return builder.or_(builder.and_(order, _of_lanes(builder, whole, [-64] * 64)), _of_lanes(builder, whole, range(63, -1, -1)))
+
+
+def _highest(builder, rank, whole, below, wanted=None):
+    """The largest rank below a bound; -MOST if there is none."""
     lower = builder.icmp_signed("<", rank, _of_lanes(builder, whole, below))
     rank = builder.select(lower if wanted is None else builder.and_(lower, wanted), rank, _of_lanes(builder, whole, [1 - 2**(whole.width - 1)] * 64))
     reduced = cgutils.get_or_insert_function(builder.module, ir.FunctionType(whole, [rank.type]), f"llvm.vector.reduce.smax.v64i{whole.width}")
     return builder.call(reduced, [rank])
+
+
+EIGHT = ((0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3), (4, 5), (6, 7), (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6))
+FALLING = ((0, 4), (1, 5), (2, 6), (3, 7), (0, 2), (1, 3), (4, 6), (5, 7), (0, 1), (2, 3), (4, 5), (6, 7))
+
+
+def _first_eight(builder, rank, whole):
+    """The eight largest of 64 ranks, in order: eight columns are sorted side by side, and merged with each other."""
+    vector, places = ir.VectorType(whole, 8), lambda these: ir.Constant(ir.VectorType(ir.IntType(32), 8), list(these))
+    larger, smaller = (cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), f"llvm.{name}.v8i{whole.width}")
+                       for name in ("smax", "smin"))
+    rows = [builder.shuffle_vector(rank, rank, places(range(8 * each, 8 * each + 8))) for each in range(8)]
+    def swapped(pairs):
+        for i, j in pairs:
+            rows[i], rows[j] = builder.call(larger, [rows[i], rows[j]]), builder.call(smaller, [rows[i], rows[j]])
+    swapped(EIGHT)
+    for apart in (4, 2, 1):
+        others = [builder.shuffle_vector(row, row, places(each ^ apart for each in range(8))) for row in rows]
+        rows[:] = [builder.call(larger, [row, other]) for row, other in zip(rows, reversed(others))]
+        swapped(FALLING)
+    return [builder.extract_element(row, ir.IntType(32)(0)) for row in rows]
 
 
 @intrinsic
@@ -208,12 +233,26 @@ def ordered(context, lanes, keys):
 
 
 @intrinsic
-def highest(context, keys, below):
-    """The largest rank below a bound; of the lanes with equal ranks but for the lane, the first."""
+def ranked(context, keys, count, ranks):
+    """The largest ranks of all lanes, in order: one more than a count, -MOST after the last lane's."""
     def emit(context, builder, signature, args):
-        place, whole = _lanes(context, builder, signature.args[0], args[0])
-        return _highest(builder, builder.load(place, align=8), whole, args[1])
-    return keys.dtype(keys, keys.dtype), emit
+        (place, whole), (into, _) = (_lanes(context, builder, signature.args[each], args[each]) for each in (0, 2))
+        into = builder.bitcast(into, whole.as_pointer())
+        rank = _ranks(builder, builder.load(place, align=8), whole)
+        few = builder.icmp_signed("<", args[1], args[1].type(8))
+        with builder.if_else(few) as (then, otherwise):
+            with then:
+                for each, one in enumerate(_first_eight(builder, rank, whole)):
+                    builder.store(one, builder.gep(into, [ir.IntType(32)(each)]))
+            with otherwise:
+                below = cgutils.alloca_once_value(builder, whole(2**(whole.width - 1) - 1))
+                most = builder.select(builder.icmp_signed("<", args[1], args[1].type(64)), args[1], args[1].type(64))
+                with cgutils.for_range(builder, builder.add(most, most.type(1))) as loop:
+                    one = _highest(builder, rank, whole, builder.load(below))
+                    builder.store(one, builder.gep(into, [loop.index]))
+                    builder.store(one, below)
+        return context.get_dummy_value()
+    return types.none(keys, count, ranks), emit
 
 
 @intrinsic
@@ -228,9 +267,11 @@ def left_over(context, keys, below, best, at, start):
         value = builder.insert_element(ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, ir.IntType(32)(0))
         least = builder.extract_element(_order(builder, value, whole), ir.IntType(32)(0))
         least = builder.select(builder.icmp_signed("<", position, word(0)), whole(1 - 2**(whole.width - 1)), least)
-        least, before = (_of_lanes(builder, each.type, each) for each in (least, builder.sub(position, args[4])))
-        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, word, range(64)), before))
-        return _highest(builder, order, whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
+        before, end = builder.sub(position, args[4]), word(64)
+        before = builder.select(builder.icmp_signed("<", before, end), builder.select(builder.icmp_signed("<", before, word(0)), word(0), before), end)
+        least, before = (_of_lanes(builder, whole, each) for each in (least, before if whole.width == 64 else builder.trunc(before, whole)))
+        equal = builder.and_(builder.icmp_signed("==", order, least), builder.icmp_signed("<", _of_lanes(builder, whole, range(64)), before))
+        return _highest(builder, _ranks(builder, order, whole), whole, args[1], builder.or_(builder.icmp_signed(">", order, least), equal))
     return keys.dtype(keys, keys.dtype, best, at, types.int64), emit
 
 
@@ -241,28 +282,34 @@ def whole(x, least, most):
 
 
 @njit(**LOOP)
-def best_top(top, top_at, x, start, n, lanes4, keys4):
+def best_top(top, top_at, x, start, n, lanes4, keys4, ranks4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
-    for i0 in range(0, n, 64):
-        for lane in range(64 if i0 + 64 < n else n - i0):
+    whole = n // 64 * 64
+    for i0 in range(0, whole, 64):
+        for lane in range(64):
             i_l = i0 + lane
             lanes4[lane] = larger(lanes4[lane], x[np.uint64(i_l)])
+    for lane in range(n - whole):
+        i_l = whole + lane
+        lanes4[lane] = larger(lanes4[lane], x[np.uint64(i_l)])
     ordered(lanes4, keys4)
-    rank, bound, wanted = MOST4, top[-1], top_at.shape[0] if top_at[-1] < 0 else 0
-    if wanted > 0 and n > 64:
+    rank, bound, place, wanted = MOST4, top[-1], 0, top_at.shape[0] if top_at[-1] < 0 else 0
+    if wanted > 0:
+        ranked(keys4, wanted, ranks4)
+    if 0 < wanted <= 64 < n:
         bound = inf
-        for place in range(wanted):
-            rank = highest(keys4, rank)
-            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
-        rank = MOST4
+        for each in range(wanted):
+            bound = smaller(bound, f8(lanes4[63 - (ranks4[each] & 63)]))
     while True:
-        if wanted > 0:
-            rank = highest(keys4, rank)
+        if place < wanted:
+            rank = ranks4[place]
+        elif 0 < wanted == place and ranks4[place] >> 6 < rank >> 6:
+            break
         else:
             rank = left_over(keys4, rank, top, top_at, start)
-        wanted -= 1
+        place += 1
         if rank == -MOST4:
             break
         for i_l in range(63 - (rank & 63), n, 64):
@@ -272,29 +319,36 @@ def best_top(top, top_at, x, start, n, lanes4, keys4):
 
 
 @njit(**LOOP)
-def best_top2(top2, top2_at, x, start, n, lanes4, keys4):
+def best_top2(top2, top2_at, x, start, n, lanes4, keys4, ranks4):
     wide_vectors()
     for lane in range(64):
         lanes4[lane] = f4(-inf)
-    for i0 in range(0, n, 64):
-        for lane in range(64 if i0 + 64 < n else n - i0):
+    whole = n // 64 * 64
+    for i0 in range(0, whole, 64):
+        for lane in range(64):
             i_l = i0 + lane
             t1 = -x[np.uint64(i_l)]
             lanes4[lane] = larger(lanes4[lane], t1)
+    for lane in range(n - whole):
+        i_l = whole + lane
+        t1 = -x[np.uint64(i_l)]
+        lanes4[lane] = larger(lanes4[lane], t1)
     ordered(lanes4, keys4)
-    rank, bound, wanted = MOST4, top2[-1], top2_at.shape[0] if top2_at[-1] < 0 else 0
-    if wanted > 0 and n > 64:
+    rank, bound, place, wanted = MOST4, top2[-1], 0, top2_at.shape[0] if top2_at[-1] < 0 else 0
+    if wanted > 0:
+        ranked(keys4, wanted, ranks4)
+    if 0 < wanted <= 64 < n:
         bound = inf
-        for place in range(wanted):
-            rank = highest(keys4, rank)
-            bound = smaller(bound, f8(lanes4[63 - (rank & 63)]) if rank > -MOST4 else -inf)
-        rank = MOST4
+        for each in range(wanted):
+            bound = smaller(bound, f8(lanes4[63 - (ranks4[each] & 63)]))
     while True:
-        if wanted > 0:
-            rank = highest(keys4, rank)
+        if place < wanted:
+            rank = ranks4[place]
+        elif 0 < wanted == place and ranks4[place] >> 6 < rank >> 6:
+            break
         else:
             rank = left_over(keys4, rank, top2, top2_at, start)
-        wanted -= 1
+        place += 1
         if rank == -MOST4:
             break
         for i_l in range(63 - (rank & 63), n, 64):
@@ -339,6 +393,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
     top2_at = empty((n_t,), i8)
     lanes4 = empty((64,), f4)
     keys4 = empty((64,), i4)
+    ranks4 = empty((65,), i4)
     begin, end = 0, n_l
     for item in range(first, last):
         rest = item
@@ -351,8 +406,8 @@ def sweep(first, last, tile, block, b_x, x, n_l, n_t, out0, out1):
             n = tile if t0 + tile < end else end - t0
             seen = t0 + n - begin
             x_tile = x[b_x[b], t0:t0 + n]
-            best_top(top, top_at, x_tile, t0, n, lanes4, keys4)
-            best_top2(top2, top2_at, x_tile, t0, n, lanes4, keys4)
+            best_top(top, top_at, x_tile, t0, n, lanes4, keys4, ranks4)
+            best_top2(top2, top2_at, x_tile, t0, n, lanes4, keys4, ranks4)
         out0[b], out1[b] = finish(top, n_t, top2)
 
 

@@ -166,6 +166,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -367,7 +382,8 @@ def finish(s, N, p1, s2, s1, s5, s7, s8, s9, s10, s11, p2, s6, s3, p3, s12):
     t63 = p3 * p3
     t64 = t63 * f8(N)
     t65 = t62 + t64
-    s4 = t65
+    t66 = larger(t65, 0.0)
+    s4 = t66
     return p1, s2, s1, s7, s8, s10, p2, s3, p3, s4
 
 

@@ -138,6 +138,19 @@ def seldom(context):
     return types.none(), emit
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
 HOST = binding.get_host_cpu_features()
 WIDE = 64 if HOST.get("avx512f") else 32 if HOST.get("avx2") else 16
 ROWS, VECTORS, DOTS = 6, 4 if HOST.get("avx512f") or HOST.get("neon") else 2, 4
@@ -434,7 +447,8 @@ def finish(p1, s, n_c, s2, s1, n_c__1, p2, s3, out0, p3, n_c__2):
             t24 = t23 * f4(s1[i_c, i_c__2])
             t22 = t22 + t24
         t21 = t21 + f8(t22)
-    s4 = t21
+    t25 = larger(t21, 0.0)
+    s4 = t25
     return s4
 
 

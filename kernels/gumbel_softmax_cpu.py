@@ -238,9 +238,10 @@ def fold_1(n, x, u, m, s_lanes):
     s = f4(0.0)
     t1 = 1.0 / 0.7
     t7 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(u, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -263,8 +264,9 @@ def fold_1(n, x, u, m, s_lanes):
         t8 = t6 - f4(t7)
         t9 = exp4(t8)
         s = s + t9
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

@@ -239,9 +239,10 @@ def fold_1(n, s, m, s2_lanes, t):
     s2 = f4(0.0)
     t1 = 1.0 / 0.07
     t3 = anchored(m)
-    for lane in range(128):
-        s2_lanes[lane] = s2
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s2_lanes[lane] = s2
     for i0 in range(0, whole, 128):
         ahead(s, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(t, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -256,8 +257,9 @@ def fold_1(n, s, m, s2_lanes, t):
         t4 = t2 - f4(t3)
         t5 = exp4(t4)
         s2 = s2 + t5
-    for lane in range(128):
-        s2 = s2 + s2_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s2 = s2 + s2_lanes[lane]
     return s2
 
 

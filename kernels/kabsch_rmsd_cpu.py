@@ -191,6 +191,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**LOOP)
 def fold_0(X, s, Y, s2, n_plane, n):
     wide_vectors()
@@ -471,10 +486,11 @@ def finish(p1, s, N, n_plane, p2, s2, s1, n_plane__1, s6, s7, n_plane__2, s3, s4
             t123 = t123 + s7[1, 1]
         t122 = t122 + t123
     t124 = t121 + t122
-    s5 = t124
-    t125 = s5 / f8(n_l)
-    t126 = np.sqrt(t125)
-    out0 = f4(t126)
+    t125 = larger(t124, 0.0)
+    s5 = t125
+    t126 = s5 / f8(n_l)
+    t127 = np.sqrt(t126)
+    out0 = f4(t127)
     return s3, s4, p3, p4, s5, out0
 
 

@@ -268,9 +268,10 @@ def fold_1(n, S1, b_, m, s_lanes, W, n_k):
     wide_vectors()
     s = f4(0.0)
     t10 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(W, (n + i0 // 2) * n_k, (128 // 2) * n_k, (n // 2) * n_k, 2, 16)
         ahead(b_, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -301,8 +302,9 @@ def fold_1(n, S1, b_, m, s_lanes, W, n_k):
         t11 = t9 - f4(t10)
         t12 = exp4(t11)
         s = s + t12
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

@@ -280,11 +280,12 @@ def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes, s4_lanes):
     s4 = f4(0.0)
     t1 = anchored(m)
     t4 = anchored(m2)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
-        s4_lanes[lane] = s4
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
+            s4_lanes[lane] = s4
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(y, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -309,10 +310,11 @@ def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes, s4_lanes):
         t7 = x[np.uint64(i_l)] != f4(-inf)
         s4 = s4 + (t3 if t7 else f4(0.0))
         E1[i_l] = t3
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
-        s4 = s4 + s4_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
+            s4 = s4 + s4_lanes[lane]
     return s, s2, s4
 
 

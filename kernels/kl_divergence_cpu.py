@@ -258,11 +258,12 @@ def fold_1(n, x, m, y, m2, s_lanes, s2_lanes, s1_lanes):
     s1 = f4(0.0)
     t1 = anchored(m)
     t4 = anchored(m2)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
-        s1_lanes[lane] = s1
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
+            s1_lanes[lane] = s1
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(y, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -289,10 +290,11 @@ def fold_1(n, x, m, y, m2, s_lanes, s2_lanes, s1_lanes):
         t8 = t3 * t5
         t9 = t7 - t8
         s1 = s1 + t9
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
     return s, s2, s1
 
 

@@ -271,10 +271,11 @@ def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes):
     s2 = f4(0.0)
     t1 = anchored(m)
     t4 = anchored(m2)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(y, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -295,9 +296,10 @@ def fold_1(n, E1, x, m, y, m2, s_lanes, s2_lanes):
         t6 = decay4(t5)
         s2 = s2 + t6
         E1[i_l] = t3
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
     return s, s2
 
 

@@ -171,6 +171,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -401,21 +416,22 @@ def finish(s2, N, s, p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, s6, n_l):
     t75 = p3 * p3
     t76 = t75 * s4
     t77 = t74 + t76
-    s5 = t77
+    t78 = larger(t77, 0.0)
+    s5 = t78
     out0 = f4(s5)
-    t78 = (-3.0) * p3
-    t79 = t78 * s8
-    t80 = s7 + t79
-    t81 = 3.0 * t75
-    t82 = t81 * s9
-    t83 = t80 + t82
-    t84 = t75 * p3
-    t85 = -t84
-    t86 = t85 * s10
-    t87 = t83 + t86
-    s6 = t87
-    t88 = s6 / f8(n_l)
-    out1 = f4(t88)
+    t79 = (-3.0) * p3
+    t80 = t79 * s8
+    t81 = s7 + t80
+    t82 = 3.0 * t75
+    t83 = t82 * s9
+    t84 = t81 + t83
+    t85 = t75 * p3
+    t86 = -t85
+    t87 = t86 * s10
+    t88 = t84 + t87
+    s6 = t88
+    t89 = s6 / f8(n_l)
+    out1 = f4(t89)
     return p1, p2, s3, s4, s1, s7, s8, s9, s10, p3, s5, out0, s6, out1
 
 

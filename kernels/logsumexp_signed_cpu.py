@@ -229,9 +229,10 @@ def fold_1(n, b_, x, m, s_lanes):
     wide_vectors()
     s = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(b_, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -246,8 +247,9 @@ def fold_1(n, b_, x, m, s_lanes):
         t3 = decay4(t2)
         t4 = b_[np.uint64(i_l)] * t3
         s = s + t4
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

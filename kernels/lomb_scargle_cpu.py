@@ -165,6 +165,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -381,14 +396,15 @@ def finish(s, n_l, s2, s3, p2, p1, s4, s6, s1, s8, s5, s9, s10, s7):
     s10 = t46
     t47 = -s10
     t48 = t47 + s5
-    s7 = t48
-    t49 = s4 * s4
-    t50 = t49 / s5
-    t51 = s6 * s6
-    t52 = t51 / s7
-    t53 = t50 + t52
-    t54 = 0.5 * t53
-    out0 = f4(t54)
+    t49 = larger(t48, 0.0)
+    s7 = t49
+    t50 = s4 * s4
+    t51 = t50 / s5
+    t52 = s6 * s6
+    t53 = t52 / s7
+    t54 = t51 + t53
+    t55 = 0.5 * t54
+    out0 = f4(t55)
     return p1, p2, s4, s6, s1, s8, s5, s9, s10, s7, out0
 
 

@@ -227,6 +227,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -723,9 +738,10 @@ def finish(s, N, p1, s2, s1, s4, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, 
     t231 = (-4.0) * t230
     t232 = t231 * s18
     t233 = t229 + t232
-    s10 = t233
-    t234 = s10 / f8(n_l)
-    out1 = f4(t234)
+    t234 = larger(t233, 0.0)
+    s10 = t234
+    t235 = s10 / f8(n_l)
+    out1 = f4(t235)
     return p1, s2, s1, p3, s5, s6, s11, s12, s13, s14, s15, s16, s17, s18, p2, s3, p4, p5, p6, s7, s8, s9, out0, s10, out1
 
 

@@ -225,9 +225,10 @@ def fold_1(n, x, m, s_lanes):
     wide_vectors()
     s = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -239,8 +240,9 @@ def fold_1(n, x, m, s_lanes):
         t2 = x[np.uint64(i_l)] - f4(t1)
         t3 = decay4(t2)
         s = s + t3
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

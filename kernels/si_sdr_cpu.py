@@ -159,6 +159,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -316,13 +331,14 @@ def finish(s2, N, s3, p1, p2, s4, s5, s1, p3, s6, s7):
     t49 = t48 * s4
     t50 = s1 + t49
     t51 = t50 + t47
-    s7 = t51
-    t52 = s6 / s7
-    t53 = np.log(t52)
-    t54 = 10.0 * t53
-    t55 = np.log(10.0)
-    t56 = t54 / t55
-    out0 = f4(t56)
+    t52 = larger(t51, 0.0)
+    s7 = t52
+    t53 = s6 / s7
+    t54 = np.log(t53)
+    t55 = 10.0 * t54
+    t56 = np.log(10.0)
+    t57 = t55 / t56
+    out0 = f4(t57)
     return p1, p2, s4, s5, s1, p3, s6, s7, out0
 
 

@@ -270,11 +270,12 @@ def fold_1(n, E1, x, m, h, s_lanes, s1_lanes, s6_lanes):
     s1 = f4(0.0)
     s6 = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s1_lanes[lane] = s1
-        s6_lanes[lane] = s6
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s1_lanes[lane] = s1
+            s6_lanes[lane] = s6
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(h, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -297,10 +298,11 @@ def fold_1(n, E1, x, m, h, s_lanes, s1_lanes, s6_lanes):
         t5 = t3 * t3
         s6 = s6 + t5
         E1[i_l] = t3
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
-        s6 = s6 + s6_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
+            s6 = s6 + s6_lanes[lane]
     return s, s1, s6
 
 
@@ -397,7 +399,8 @@ def finish(m, s, s1, s6, s2, s4, s5, s3):
     out0 = f4(s2)
     t33 = t19 * t19
     t34 = t33 * s4
-    s3 = t34
+    t35 = larger(t34, 0.0)
+    s3 = t35
     out1 = f4(s3)
     return s, s1, s6, s2, s4, s5, out0, s3, out1
 

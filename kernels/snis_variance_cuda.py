@@ -332,7 +332,7 @@ def output_0(s2):
 @cuda.jit(device=True)
 def value_s3(s, s4):
     t1 = 1.0 / s
-    return t1 * t1 * s4
+    return larger(t1 * t1 * s4, 0.0)
 
 
 @cuda.jit(device=True)

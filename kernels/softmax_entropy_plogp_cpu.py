@@ -237,10 +237,11 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
     s = f4(0.0)
     s1 = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s1_lanes[lane] = s1
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s1_lanes[lane] = s1
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -256,9 +257,10 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
         s = s + t3
         t4 = t3 * t2
         s1 = s1 + t4
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
     return s, s1
 
 

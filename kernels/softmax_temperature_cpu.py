@@ -235,9 +235,10 @@ def fold_1(n, t, x, m, s_lanes):
     s = f4(0.0)
     t1 = 1.0 / f8(t)
     t3 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -251,8 +252,9 @@ def fold_1(n, t, x, m, s_lanes):
         t4 = t2 - f4(t3)
         t5 = exp4(t4)
         s = s + t5
-    for lane in range(128):
-        s = s + s_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
     return s
 
 

@@ -238,10 +238,11 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
     s = f4(0.0)
     s1 = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s1_lanes[lane] = s1
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s1_lanes[lane] = s1
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -257,9 +258,10 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
         s = s + t3
         t4 = t3 * t3
         s1 = s1 + t4
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
     return s, s1
 
 
@@ -297,7 +299,8 @@ def finish(m, s, s1, s2, N, p1):
     t26 = p1 * p1
     t27 = t26 * f8(N)
     t28 = t25 + t27
-    s3 = t28
+    t29 = larger(t28, 0.0)
+    s3 = t29
     return s, s1, s2, p1, s3
 
 

@@ -240,7 +240,7 @@ def value_p1(s2, N):
 @cuda.jit(device=True)
 def value_s3(s, s1, p1, N):
     t1 = 1.0 / s
-    return t1 * t1 * s1 + -2.0 * (p1 * t1) * s + p1 * p1 * f8(N)
+    return larger(t1 * t1 * s1 + -2.0 * (p1 * t1) * s + p1 * p1 * f8(N), 0.0)
 
 
 @cuda.jit(device=True)

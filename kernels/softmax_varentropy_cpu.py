@@ -252,11 +252,12 @@ def fold_1(n, x, m, s_lanes, s1_lanes, s4_lanes):
     s1 = f4(0.0)
     s4 = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s1_lanes[lane] = s1
-        s4_lanes[lane] = s4
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s1_lanes[lane] = s1
+            s4_lanes[lane] = s4
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -276,10 +277,11 @@ def fold_1(n, x, m, s_lanes, s1_lanes, s4_lanes):
         s1 = s1 + t4
         t5 = t4 * t2
         s4 = s4 + t5
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
-        s4 = s4 + s4_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
+            s4 = s4 + s4_lanes[lane]
     return s, s1, s4
 
 
@@ -337,7 +339,8 @@ def finish(m, s, s1, s4, s2, p1, s3):
     t45 = t42 + t44
     t46 = t45 * s
     t47 = t36 + t46
-    s3 = t47
+    t48 = larger(t47, 0.0)
+    s3 = t48
     out0 = f4(s3)
     return s, s1, s4, s2, p1, s3, out0
 

@@ -268,7 +268,7 @@ def value_s3(s, s4, p1, s1):
     t1 = 1.0 / s
     t3 = math.log(s)
     t20 = (t3 * t3 * t1 + -2.0 * (t3 * p1 * t1) + p1 * p1 * t1) * s
-    return t1 * s4 + (-2.0 * (t3 * t1) + 2.0 * (p1 * t1)) * s1 + t20
+    return larger(t1 * s4 + (-2.0 * (t3 * t1) + 2.0 * (p1 * t1)) * s1 + t20, 0.0)
 
 
 @cuda.jit(device=True)

@@ -247,10 +247,11 @@ def fold_1(n, x, p2, v, s1_lanes, s3_lanes):
     t1 = anchored(p2)
     t4 = 0.0 - t1
     t5 = math.exp(t4)
-    for lane in range(128):
-        s1_lanes[lane] = s1
-        s3_lanes[lane] = s3
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s1_lanes[lane] = s1
+            s3_lanes[lane] = s3
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(v, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -273,9 +274,10 @@ def fold_1(n, x, p2, v, s1_lanes, s3_lanes):
         s1 = s1 + t8
         t9 = abs(t6)
         s3 = s3 + t9
-    for lane in range(128):
-        s1 = s1 + s1_lanes[lane]
-        s3 = s3 + s3_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s1 = s1 + s1_lanes[lane]
+            s3 = s3 + s3_lanes[lane]
     return s1, s3
 
 

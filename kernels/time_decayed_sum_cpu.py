@@ -245,11 +245,12 @@ def fold_1(n, t, m, v, s_lanes, s2_lanes, m2_lanes):
     m2 = f4(-inf)
     t1 = 1.0 / 3.0
     t2 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s2_lanes[lane] = s2
-        m2_lanes[lane] = m2
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s2_lanes[lane] = s2
+            m2_lanes[lane] = m2
     for i0 in range(0, whole, 128):
         ahead(v, n + i0 // 2, 128 // 2, n // 2, 2, 16)
         ahead(t, n + i0 // 2, 128 // 2, n // 2, 2, 16)
@@ -274,10 +275,11 @@ def fold_1(n, t, m, v, s_lanes, s2_lanes, m2_lanes):
         t7 = abs(v[np.uint64(i_l)])
         t8 = t7 * t5
         m2 = larger(m2, t8)
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s2 = s2 + s2_lanes[lane]
-        m2 = larger(m2, m2_lanes[lane])
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s2 = s2 + s2_lanes[lane]
+            m2 = larger(m2, m2_lanes[lane])
     return s, s2, m2
 
 

@@ -159,6 +159,21 @@ def ahead(tile, first, count, apart, pages, line):
             touch(tile, place + page * apart)
 
 
+def _extreme(name):
+    """NumPy's maximum or minimum of two floats: NaN wins.  A bare instruction, so that loops over it become vectors."""
+    @intrinsic
+    def extreme(context, a, b):
+        def emit(context, builder, signature, args):
+            kind = args[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, args, fastmath=("nsz",))
+        return a(a, b), emit
+    return extreme
+
+
+larger = _extreme("llvm.maximum")
+
+
 @njit(**PART)
 def minus(a, b):
     """a − b, for sums whose order is free: differences are taken first."""
@@ -346,7 +361,8 @@ def finish(N, p1, s, s3, s2, s1, p2, s5, s6, p3, s4):
     t55 = p3 * p3
     t56 = t55 * s2
     t57 = t54 + t56
-    s4 = t57
+    t58 = larger(t57, 0.0)
+    s4 = t58
     out1 = f4(s4)
     return p1, s, s2, s1, p2, s5, s6, out0, p3, s4, out1
 

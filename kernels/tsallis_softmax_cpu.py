@@ -232,10 +232,11 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
     s = f4(0.0)
     s1 = f4(0.0)
     t1 = anchored(m)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s1_lanes[lane] = s1
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s1_lanes[lane] = s1
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -253,9 +254,10 @@ def fold_1(n, x, m, s_lanes, s1_lanes):
         t4 = f4(1.5) * t2
         t5 = exp4(t4)
         s1 = s1 + t5
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s1 = s1 + s1_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s1 = s1 + s1_lanes[lane]
     return s, s1
 
 

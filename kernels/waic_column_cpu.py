@@ -290,10 +290,11 @@ def fold_1(n, x, m, p1, s_lanes, s3_lanes):
     s3 = f4(0.0)
     t1 = anchored(m)
     t4 = anchored(p1)
-    for lane in range(128):
-        s_lanes[lane] = s
-        s3_lanes[lane] = s3
     whole = n // 128 * 128
+    if whole > 0:
+        for lane in range(128):
+            s_lanes[lane] = s
+            s3_lanes[lane] = s3
     for i0 in range(0, whole, 128):
         ahead(x, n + i0 // 4, 128 // 4, n // 4, 4, 16)
         for lane in range(128):
@@ -311,9 +312,10 @@ def fold_1(n, x, m, p1, s_lanes, s3_lanes):
         t5 = x[np.uint64(i_l)] - f4(t4)
         t6 = t5 * t5
         s3 = s3 + t6
-    for lane in range(128):
-        s = s + s_lanes[lane]
-        s3 = s3 + s3_lanes[lane]
+    if whole > 0:
+        for lane in range(128):
+            s = s + s_lanes[lane]
+            s3 = s3 + s3_lanes[lane]
     return s, s3
 
 

@@ -147,7 +147,7 @@ def finalize(state, x, g, b):
     sigma = np.sqrt(M2 / N + 1e-05)
     u = M1g / sigma + sb
     t = u / N
-    v = M2gg / sigma ** 2 + 2 * M1bg / sigma - 2 * t * M1g / sigma + sbb - 2 * t * sb + t ** 2 * N
+    v = np.maximum(M2gg / sigma ** 2 + 2 * M1bg / sigma - 2 * t * M1g / sigma + sbb - 2 * t * sb + t ** 2 * N, 0)
     return (g * (x - sx / N) / sigma + b - t) / np.sqrt(v / N + 1e-05)
 
 

@@ -66,7 +66,7 @@ def finalize(state):
     v = y / np.sqrt(np.sum(y ** 2))
     h = np.sum(v * sXX, axis=1)
     r = h / np.sqrt(np.sum(h ** 2))
-    g = np.sum(np.sum(r[..., None] * r * sXX, axis=0))
+    g = np.maximum(np.sum(np.sum(r[..., None] * r * sXX, axis=0)), 0)
     return r, g
 
 

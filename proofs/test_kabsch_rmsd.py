@@ -173,17 +173,20 @@ def finalize(state, X):
     beta = -(2 * t * M1100)
     gamma = u ** 2 * M1010
     eta = 2 * u * M1100
-    y = (
-        np.sum(np.sum(np.where(z, np.where(h[..., None], alpha, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(z, np.where(h[..., None], beta, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(w[..., None], gamma, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(z, np.where(w[..., None], eta, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(z, np.where(h[..., None], M0101, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(z, np.where(h[..., None], gamma, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(h[..., None], -eta, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(w[..., None], alpha, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(w[..., None], beta, 0), 0), axis=0))
-        + np.sum(np.sum(np.where(here, np.where(w[..., None], M0101, 0), 0), axis=0))
+    y = np.maximum(
+        (
+            np.sum(np.sum(np.where(z, np.where(h[..., None], alpha, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(z, np.where(h[..., None], beta, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(here, np.where(w[..., None], gamma, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(z, np.where(w[..., None], eta, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(z, np.where(h[..., None], M0101, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(z, np.where(h[..., None], gamma, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(here, np.where(h[..., None], -eta, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(here, np.where(w[..., None], alpha, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(here, np.where(w[..., None], beta, 0), 0), axis=0))
+            + np.sum(np.sum(np.where(here, np.where(w[..., None], M0101, 0), 0), axis=0))
+        ),
+        0,
     )
     return np.sqrt(y / N)
 

@@ -169,7 +169,7 @@ def finalize(state):
     """The results of a state."""
     sy, sx, N, M11, M20, M02, M03, M12, M21, M30 = state
     mu_xy = M11 / M20
-    t = M02 - 2 * mu_xy * M11 + mu_xy ** 2 * M20
+    t = np.maximum(M02 - 2 * mu_xy * M11 + mu_xy ** 2 * M20, 0)
     u = M03 - 3 * mu_xy * M12 + 3 * mu_xy ** 2 * M21 - mu_xy ** 3 * M30
     return t, u / N
 

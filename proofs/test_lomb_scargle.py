@@ -164,7 +164,7 @@ def merge(one, two):
 def finalize(state):
     """The results of a state."""
     N, sy, u, v, r, h, g, z, w, f, alpha = state
-    gamma = -alpha + w
+    gamma = np.maximum(-alpha + w, 0)
     return 0.5 * (r ** 2 / w + h ** 2 / gamma)
 
 

@@ -245,11 +245,14 @@ def finalize(state):
         M03 / sigma ** 3 - 3 * v * M12 / (r * sigma ** 3) + 3 * v ** 2 * M21 / (r ** 2 * sigma ** 3) - v ** 3 * M30
         / (r ** 3 * sigma ** 3)
     )
-    w = (
-        M40 * (1 / sigma_X ** 4 + 2 * v ** 2 / (sigma_X ** 2 * r ** 2 * sigma ** 2) + v ** 4 / (r ** 4 * sigma ** 4))
-        + M22 * (2 / (sigma_X ** 2 * sigma ** 2) + 6 * v ** 2 / (r ** 2 * sigma ** 4)) + M31
-        * (-(4 * v / (f * sigma ** 2)) - 4 * v ** 3 / (r ** 3 * sigma ** 4)) + M04 / sigma ** 4 - 4 * v * M13
-        / (r * sigma ** 4)
+    w = np.maximum(
+        (
+            M40 * (1 / sigma_X ** 4 + 2 * v ** 2 / (sigma_X ** 2 * r ** 2 * sigma ** 2) + v ** 4
+            / (r ** 4 * sigma ** 4)) + M22 * (2 / (sigma_X ** 2 * sigma ** 2) + 6 * v ** 2 / (r ** 2 * sigma ** 4))
+            + M31 * (-(4 * v / (f * sigma ** 2)) - 4 * v ** 3 / (r ** 3 * sigma ** 4)) + M04 / sigma ** 4 - 4 * v
+            * M13 / (r * sigma ** 4)
+        ),
+        0,
     )
     return (y / N) ** 2 + 3 * (h / N) ** 2 + 3 * (g / N) ** 2 + (z / N) ** 2, w / N
 

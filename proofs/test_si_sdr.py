@@ -133,7 +133,7 @@ def finalize(state):
     ss, se, N, M11, M02, M20 = state
     mu_es = M11 / M02
     t = mu_es ** 2 * M02
-    u = M20 - 2 * mu_es * M11 + t
+    u = np.maximum(M20 - 2 * mu_es * M11 + t, 0)
     return 10 * np.log(t / u) / np.log(10)
 
 

@@ -120,7 +120,7 @@ def finalize(state):
     """The results of a state."""
     m, Z_x, o, E_xh, E, Z = state
     mu = o / Z_x
-    t = E_xh / Z_x ** 2
+    t = np.maximum(E_xh / Z_x ** 2, 0)
     return mu, t
 
 

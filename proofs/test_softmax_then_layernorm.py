@@ -100,7 +100,7 @@ def finalize(state, x):
     m, Z_x, Z, N = state
     mu = Z_x / Z_x
     t = mu / N
-    u = Z / Z_x ** 2 - 2 * t * Z_x / Z_x + t ** 2 * N
+    u = np.maximum(Z / Z_x ** 2 - 2 * t * Z_x / Z_x + t ** 2 * N, 0)
     return (np.exp(x - m) / Z_x - t) / np.sqrt(u / N + 1e-12)
 
 

@@ -103,9 +103,12 @@ def finalize(state):
     m, Z, E_x, E = state
     u = E_x / Z - Z * np.log(Z) / Z
     t = -u
-    v = (
-        E / Z + E_x * (-(2 * np.log(Z) / Z) + 2 * t / Z) + Z
-        * (np.log(Z) ** 2 / Z - 2 * t * np.log(Z) / Z + t ** 2 / Z)
+    v = np.maximum(
+        (
+            E / Z + E_x * (-(2 * np.log(Z) / Z) + 2 * t / Z) + Z
+            * (np.log(Z) ** 2 / Z - 2 * t * np.log(Z) / Z + t ** 2 / Z)
+        ),
+        0,
     )
     return v
 

@@ -138,7 +138,7 @@ def finalize(state):
     """The results of a state."""
     N, M10x, sx, M20, M10, M02, M11 = state
     mu = M10x / M20
-    u = M02 - 2 * mu * M11 + mu ** 2 * M20
+    u = np.maximum(M02 - 2 * mu * M11 + mu ** 2 * M20, 0)
     return mu, u
 
 
