@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 from test_cli import BAD, OPS, REFUSED
 
 import redfuser_algebra as ra
+from redfuser_algebra.cli import heard_again
 
 
 @pytest.fixture
@@ -51,3 +53,21 @@ def test_ctrl_c_stops_cleanly(folder):
     assert running.returncode == 130 and "Traceback" not in err
     kept = [name for name in os.listdir() if "b.json" in name]
     assert kept in ([], ["b.json"]) and all(json.loads((folder / name).read_text()) for name in kept)
+
+
+def test_ctrl_c_is_heard_inside_a_callback(monkeypatch):
+    """Python ignores what is raised there, and terms that are let go of call such callbacks."""
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", heard_again)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            thing = set()
+            kept = weakref.ref(thing, interrupted)
+            del thing
+            assert kept() is None
+            time.sleep(5)
+    finally:
+        signal.signal(signal.SIGINT, before)

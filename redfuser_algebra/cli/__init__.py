@@ -5,7 +5,9 @@ Tables and colour are for terminals; piped output is plain text.
 """
 from __future__ import annotations
 
+import _thread
 import sys
+import threading
 import traceback
 
 import typer
@@ -47,8 +49,17 @@ def status_of(arguments: list[str] | None = None) -> int:
         return FAULT
 
 
+def heard_again(ignored: object) -> None:
+    """Ctrl-C that fell into the callback of a weak reference or a finalizer, where Python ignores errors, is raised once more after it."""
+    if ignored.exc_type is KeyboardInterrupt:
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(ignored)
+
+
 def main() -> None:
     """The console script."""
+    sys.unraisablehook = heard_again
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")
     sys.exit(status_of())
