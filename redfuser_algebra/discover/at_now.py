@@ -10,7 +10,7 @@ from functools import reduce
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.exponentials import added, linear
-from redfuser_algebra.discover.polynomials import Algebra, NotClosed
+from redfuser_algebra.discover.polynomials import Algebra
 from redfuser_algebra.discover.recurrence import Recurrence, reached
 from redfuser_algebra.discover.simplify import folded, operands
 from redfuser_algebra.language.expr import Expr, call, const, rewritten, substitute, subterms

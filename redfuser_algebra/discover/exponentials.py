@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from redfuser_algebra.algebra.semirings import SEMIRINGS
 from redfuser_algebra.discover.polynomials import UNIT, Algebra, NotClosed, folded
 from redfuser_algebra.discover.recurrence import Recurrence, reached
-from redfuser_algebra.discover.simplify import is_number, operands
-from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, subterms, unbound_states
+from redfuser_algebra.discover.simplify import is_number
+from redfuser_algebra.language.expr import Expr, call, children_replaced, const, substitute, unbound_states
 from redfuser_algebra.language.names import unused
 
 _REALS = Algebra(SEMIRINGS["sum-product"])

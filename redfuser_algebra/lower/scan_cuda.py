@@ -144,5 +144,5 @@ class ScanPrinter(OrderedRowPrinter):
         """A tile of an output from shared memory into memory, from a whole sector on."""
         name, store = f"out_{place}", {"i8": "unstage_wholes", "b1": "unstage_truths"}.get(self.outputs[place], "unstage_real")
         size = self._size(place)
-        return [f"if live:", f"    {store}(cells_{name}, lead_{name} + (first - skew_{name}) * {size}, skew_{name}, "
+        return ["if live:", f"    {store}(cells_{name}, lead_{name} + (first - skew_{name}) * {size}, skew_{name}, "
                 f"skew_{name} + min(slots * span, length - first), steps_{name}, shift_{name}, mask_{name}, thread, span)"]

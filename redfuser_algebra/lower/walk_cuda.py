@@ -198,7 +198,7 @@ class WalkPrinter(KernelPrinter):
             type_ = self.signature.arrays[name]
             at = f"p_{name}" if self._real(name) else f"address({self.names[name]}) + o_{name} * {_PLACES[type_]}"
             lines += [f"all_cells_{name} = cuda.shared.array(all_{name}, {_cell(type_)})", f"origins_{name} = cuda.shared.array(rows, i8)", f"origin_{name} = {at}",
-                      f"if thread == mine * wide:", f"    origins_{name}[mine] = origin_{name}"]
+                      "if thread == mine * wide:", f"    origins_{name}[mine] = origin_{name}"]
         for place in self.program.maps:
             size = self._place(self.outputs[place])
             lines += [f"all_cells_out_{place} = cuda.shared.array(all_out_{place}, {_cell(self.outputs[place])})",
