@@ -8,6 +8,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from redfuser_algebra.lower.marks import MARK
 
@@ -81,25 +82,34 @@ def _put(given: ast.Assign, block: list[ast.stmt], place: int, indent: int, know
         if statement not in known:
             known[statement] = _Names.of(statement)
         if name in known[statement].met:
-            changed = None if isinstance(statement, ast.For | ast.While | ast.If) else _Put(name, value).visit(ast.parse(ast.unparse(statement)).body[0])
-            if changed is None or _called_under_condition(changed, value) or indent + len(ast.unparse(changed).replace(MARK, "")) > WIDEST:
+            if isinstance(statement, ast.For | ast.While | ast.If) or not _takes(statement, name, value, WIDEST - indent):
                 return False
-            block[later] = changed
-            del block[place]
+            del block[place], known[statement]
             return True
         if needed & known[statement].changed:
             return False
     return False
 
 
-class _Put(ast.NodeTransformer):
-    """An expression in place of a name."""
+def _takes(statement: ast.stmt, name: str, value: ast.expr, width: int) -> bool:
+    """Put a value in place of a name; not where the line would be too long, or a call stand under a condition."""
+    fields, key = _place_of(statement, name)
+    before, fields[key] = fields[key], value
+    if _called_under_condition(statement, value) or len(ast.unparse(statement).replace(MARK, "")) > width:
+        fields[key] = before
+        return False
+    return True
 
-    def __init__(self, name: str, value: ast.expr) -> None:
-        self.name, self.value = name, value
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.value if node.id == self.name else node
+def _place_of(statement: ast.stmt, name: str) -> tuple[Any, Any]:
+    """What holds the only mention of a name, and at which key."""
+    held = ((fields, key, node) for owner in ast.walk(statement) for fields in (vars(owner), *filter(_is_list, vars(owner).values()))
+            for key, node in (enumerate(fields) if _is_list(fields) else fields.items()))
+    return next((fields, key) for fields, key, node in held if isinstance(node, ast.Name) and node.id == name)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
 
 
 def _called_under_condition(statement: ast.stmt, value: ast.expr) -> bool:

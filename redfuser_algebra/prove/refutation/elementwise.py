@@ -61,7 +61,7 @@ def _multiply(evaluation: Evaluation, term: Expr) -> Node:
 
 
 def _fixed_zero(node: Node) -> np.ndarray:
-    return node.fixed & np.asarray(np.equal(node.value, 0)).astype(bool)
+    return node.fixed & np.asarray(np.equal(node.value, 0)).astype(bool) if node.fixed.any() else node.fixed
 
 
 def _divide(evaluation: Evaluation, term: Expr) -> Node:

@@ -18,7 +18,7 @@ import numpy as np
 
 from redfuser_algebra.algebra.functions import TOTAL_TWINS
 from redfuser_algebra.language.expr import Expr
-from redfuser_algebra.prove.refutation.numbers import OPEN, Field, fraction
+from redfuser_algebra.prove.refutation.numbers import OPEN, Field, entrywise, fraction
 
 
 class Unsupported(Exception):
@@ -45,6 +45,8 @@ class Effort:
 UNLIMITED = Effort(math.inf)
 _CHEAP = 640
 """Bits of balls up to which an entry counts once."""
+_LEAST = 32
+"""What a term counts, however few its entries: so many take the time that an operation takes to begin."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class Setting:
 
     def spend(self, term: Expr) -> None:
         """Take note that a term, or its derivatives, are about to be computed in every continuation.  Raises Spent."""
-        entries = max(math.prod(self.sizes[axis] for axis in part.axes) for part in (term, *term.args))
-        self.effort.spend(self.continuations * entries * (1 + self.field.bits // _CHEAP))
+        entries = self.continuations * max(math.prod(self.sizes[axis] for axis in part.axes) for part in (term, *term.args))
+        self.effort.spend(max(entries, _LEAST) * (1 + self.field.bits // _CHEAP))
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class Evaluation:
     def applied(self, function: Callable, nodes: list[Node]) -> Node:
         """A function of numbers, entry by entry.  Raises Unsupported where it has no value."""
         try:
-            value = np.frompyfunc(function, len(nodes), 1)(*(node.value for node in nodes))
+            value = entrywise(function, len(nodes))(*(node.value for node in nodes))
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise Unsupported(str(error)) from error
         return Node(np.asarray(value, object), reduce(np.logical_and, (node.fixed for node in nodes)))
@@ -211,9 +213,6 @@ class Evaluation:
             self.choices.append(choice)
 
 
-_is = np.frompyfunc(operator.is_, 2, 1)
-
-
 def same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where two arrays hold one and the same number."""
-    return np.asarray(_is(a, b)).astype(bool)
+    return np.asarray(entrywise(operator.is_, 2)(a, b)).astype(bool)

@@ -111,6 +111,9 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
     """
     if not evaluation.field.bits and taking.all() and body.fixed.all():
         return np.expand_dims((np.argmin if term.monoid in SMALLEST else np.argmax)(body.value, axis=dim), dim)
+    certain = _certain(evaluation, term, body, taking, dim)
+    if certain is not None:
+        return certain
     best, found, tied = None, None, None
     for position in range(body.value.shape[dim]):
         here = (slice(None),) * dim + (slice(position, position + 1),)
@@ -132,10 +135,27 @@ def _winner(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, 
     return found
 
 
+def _certain(evaluation: Evaluation, term: Expr, body: Node, taking: np.ndarray, dim: int) -> np.ndarray | None:
+    """The winner's position where it beats every other entry for certain; None if somewhere it does not.
+
+    Floats say who may win, and numbers that cannot lie whether it does.
+    """
+    sign = -1 if term.monoid in SMALLEST else 1
+    likely = np.where(taking, sign * body.value.astype(float), -np.inf)
+    found = np.expand_dims(likely.argmax(axis=dim), dim)
+    best, fixed = (np.take_along_axis(each, found, dim) for each in (body.value, body.fixed))
+    order = sign * evaluation.field.orders(body.value, best)
+    beaten = (order == -1) | ((order == 0) & ((body.fixed & fixed) | same(body.value, best)))
+    return np.where(taking.any(axis=dim, keepdims=True), found, NOTHING) if (beaten | ~taking).all() else None
+
+
 def _settled(evaluation: Evaluation, term: Expr, order: np.ndarray, undecided: np.ndarray, found: np.ndarray,
              position: int, dim: int) -> np.ndarray:
     """`order` with open comparisons answered; they turn where the entry equals the best one so far."""
     if not undecided.any():
+        return np.where(order == OPEN, 0, order)
+    if evaluation.side is None:
+        evaluation.open(Choice((term, position), undecided, ()))
         return np.where(order == OPEN, 0, order)
     length = evaluation.setting.sizes[term.axis]
     places = np.indices(tuple(length if d == dim else n for d, n in enumerate(undecided.shape)))[dim]

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import flint
 import numpy as np
@@ -50,7 +51,13 @@ class Field:
         """−1, 0 or 1 for each pair of entries, or OPEN."""
         if not self.bits:
             return np.greater(a, b).astype(int) - np.less(a, b)
-        return np.asarray(np.frompyfunc(self.order, 2, 1)(a, b)).astype(int)
+        return np.asarray(entrywise(self.order, 2)(a, b)).astype(int)
+
+
+@lru_cache(maxsize=1000)
+def entrywise(function: Callable, arguments: int) -> np.ufunc:
+    """A function of so many numbers as one of arrays."""
+    return np.frompyfunc(function, arguments, 1)
 
 
 def fraction(value: object) -> Fraction:
