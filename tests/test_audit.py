@@ -108,14 +108,21 @@ def test_what_is_rounding_on_either_side_is_no_error_and_all_else_is(dtype):
     assert error(made, one, [np.full(2, np.nan)]) == np.inf
 
 
-@pytest.mark.parametrize("value, right", [(np.inf, True), (-np.inf, False), (3.4e38, False), (np.nan, False)])
-def test_results_beyond_the_range_of_a_kernels_numbers_are_infinite(value, right):
-    """The product of three times 2^50 is no number of float32; sum, root mean square, range and midrange are."""
-    made = kernel("sample_summary")
-    binding = made.operator.bind(x=np.full((2, 3), 2.0**50))
+@pytest.mark.parametrize("dtype, power, value, right", [
+    ("float32", 50, np.inf, True), ("float32", 50, -np.inf, False), ("float32", 50, 3.4e38, False), ("float32", 50, np.nan, False),
+    ("float16", -9, 0.0, True), ("float16", -9, 2.0**-24, False), ("float16", -7.2, 5 * 2.0**-24, True), ("float16", -7.2, 6 * 2.0**-24, False)])
+def test_results_beyond_the_range_of_a_kernels_numbers_are_the_nearest_there_are(dtype, power, value, right):
+    """The product of three times 2^50 is no number of float32, and 2^−27 none of float16, which has few digits for 2^−21.6; the other results are."""
+    made = kernel("sample_summary", dtype)
+    binding = made.operator.bind(x=np.full((2, 3), 2.0**power))
     total, _, *rest = reference(made.operator, binding)
-    outputs = [np.asarray(each, np.float32) for each in (total, np.full(2, value), *rest)]
+    outputs = [np.asarray(each, dtype) for each in (total, np.full(2, value), *rest)]
     assert (error(made, binding, outputs) <= limit(made)) == right
+
+
+def test_a_number_that_the_catalogue_states_for_an_array_is_what_an_audit_draws():
+    drawn = {name: draw(np.random.default_rng(0), (2,)).tolist() for name, draw in ra.operators.entry("rwkv_wkv").draws.items()}
+    assert drawn == {"w": [0.2, 0.2], "u": [0.3, 0.3]}
 
 
 def log_forward(E, A, pi):

@@ -59,6 +59,11 @@ def simplex(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return x / x.sum(-1, keepdims=True)
 
 
+def constant(value: float) -> Draw:
+    """The same number everywhere."""
+    return lambda rng, shape: np.full(shape, float(value))
+
+
 def one_hot(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """A single 1 on a line of zeros."""
     return np.eye(shape[-1])[rng.integers(shape[-1])]
@@ -80,6 +85,12 @@ def drawn(operator: Operator, kinds: Mapping[str, Draw | float] | Callable) -> C
         return arrays | {name: given[name] for name in operator.params if name in given}
 
     return inputs
+
+
+def alone(operator: Operator, kinds: Mapping[str, Draw | float] | Callable) -> dict[str, Draw]:
+    """The arrays that are drawn each by itself, and how; none where they depend on one another."""
+    stated = {} if callable(kinds) else {name: kind for name, kind in kinds.items() if name in operator.inputs}
+    return {name: kind if callable(kind) else constant(kind) for name, kind in stated.items()}
 
 
 def _value(kind: Draw | np.ndarray | float, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redfuser_algebra.catalogue.draws import Draw, drawn
+from redfuser_algebra.catalogue.draws import Draw, alone, drawn
 from redfuser_algebra.language.operator import Operator
 from redfuser_algebra.language.operator import operator as traced
 
@@ -65,9 +65,9 @@ def entry(*, source: str, reference: Callable[..., Result], reason: str, verdict
         operator = traced(function, assume=assume)
         assert operator.name not in ENTRIES, operator.name
         group = function.__module__.rpartition(".")[2]
-        alone = {} if inputs is None or callable(inputs) else {name: kind for name, kind in inputs.items() if callable(kind)}
         ENTRIES[operator.name] = Entry(
-            operator, group, source, reference, drawn(operator, inputs or {}), verdict, reason, words, shortest, alone)
+            operator, group, source, reference, drawn(operator, inputs or {}), verdict, reason, words, shortest,
+            alone(operator, inputs or {}))
         return operator
 
     return enter

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redfuser_algebra.algebra.floats import FLOAT_FORMATS
 from redfuser_algebra.language.binding import Binding
 from redfuser_algebra.language.errors import OperatorError
 from redfuser_algebra.language.html import Fragment, Picture, joined, preformatted
@@ -344,7 +345,8 @@ def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]
 
     Where rounding its inputs could move all of a value even in float64, nothing but rounding is left of it on either side, as
     of a single body's moment of inertia.  Then the limit stands for how far rounding can move it in the kernel's numbers.
-    What lies beyond their range, as a product of thousands may, has to be infinite.
+    What lies beyond their range, as a product of thousands may, has to be infinite, and what is less than their least normal number
+    the nearest that there is, which may be 0.
     """
     with np.errstate(all="ignore"):
         got = kernel.delivered(outputs)
@@ -358,9 +360,10 @@ def error_of(kernel: CudaKernel, binding: Binding, outputs: Sequence[np.ndarray]
 
 
 def _within_range(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as they are, but infinite where the nearest number of a dtype is."""
+    """Values as they are, but the nearest numbers of a dtype where that is infinite, or has fewer digits than others."""
     nearest = _representable(values, dtype)
-    return np.where(np.isinf(nearest), nearest, values)
+    least = 2.0 ** FLOAT_FORMATS[dtype].smallest_exponent if dtype in FLOAT_FORMATS else np.finfo(dtype).smallest_normal
+    return np.where(np.isinf(nearest) | (np.abs(values) < least), nearest, values)
 
 
 def _size(values: np.ndarray) -> float:
