@@ -1,6 +1,7 @@
 """Plain NumPy functions as operators: the operator means what the function computes, and what it cannot mean is refused."""
 
 import math
+import operator
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -173,6 +174,13 @@ FUNCTIONS = [
     (lambda x: (0.9 ** np.arange(len(x))[::-1] @ x, (0.9 ** np.arange(x.size - 1, -1, -1) * x).max(), (x[::-1] * 0.9 ** np.arange(x.size)).sum()), ROW),
     (lambda x, y: (x[::-1] @ y[::-1], np.maximum(x[::-1], y[::-1]).max()), {"x": "l", "y": "l"}),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
+    # complex numbers
+    (lambda x: np.abs(((x - x.mean()) * np.exp(-0.4j * np.arange(x.size))).sum()) ** 2 + np.angle(np.exp(1j * x).mean()), ROW),
+    (lambda x: (np.vdot(x + 1j * x**2, 1j * x).imag, (x.astype(complex) / (2 - 1j)).sum().real, x.imag.sum(), np.angle(-x).sum(), x.conj().max()), ROW),
+    (lambda x: np.abs(np.einsum("bl,l->b", x, np.exp(-2j * np.pi * np.arange(x.shape[1]) / x.shape[1]))) + np.abs(x @ np.exp(3j * np.arange(x.shape[1]))), TABLE),
+    (lambda x, y: (lambda z: (np.var(z, axis=0), np.std(z), z.T[1:].sum(0).real, np.linalg.norm(z, axis=1), (z**3).mean().imag))(x + 1j * y), {"x": "b l", "y": "l"}),
+    (lambda x: (np.log((1 / (x + 2j)).sum()).imag, np.where(x > 0, x * 1j, 2).sum().real, np.isnan(x - 1j).sum(), (x * 1j == 1j * x).all()), ROW),
+    (lambda x: (np.exp(x * (0.1 + 2j)).sum().imag, (len(x) * 1j * np.sqrt(x * x) / (1j * len(x))).sum().real, np.square(x - 2j).sum().imag), ROW),
 ]
 
 
@@ -244,6 +252,9 @@ def branching(x):
 REFUSED = [
     (branching, ROW, "a branch on the elements", "if x.max() > 0"),
     (lambda x: complex(x.sum()), ROW, "an element as a Python number", "complex(x.sum())"),
+    (lambda x: x * 1j, ROW, "arrays hold real numbers", ""), (lambda x: np.prod(x * 1j), ROW, "np.prod of complex numbers", "np.prod"),
+    (lambda x: np.max(x * 1j), ROW, "np.max of complex", "np.max"), (lambda x: np.abs((x * 1j) ** 0.5), ROW, "whole powers", "0.5"),
+    (lambda x: abs(operator.imul(x * 1j, x)), ROW, "a complex array written in place", "imul"), (lambda x: float((x * 1j).sum()), ROW, "as a real one", "float"),
     (lambda x: float(x), ROW, "an element as a Python number", "float(x)"), (lambda x: x.sum() if float(x.max()) > 1 else 0, ROW, "a branch on the elements", "if float"),
     (lambda x: (x * x[::-1]).sum(), ROW, "the other end", "x[::-1]"), (lambda x: (x[:, None] * x[::-1]).sum(), ROW, "from its start and from its end", ""),
     (lambda x, y: (x[::-1] * y).sum(), {"x": np.zeros(9), "y": np.zeros(9)}, "the other end", "x[::-1]"), (lambda x: x[1:][::-1].sum(), ROW, "no whole axis", "x[1:]"),

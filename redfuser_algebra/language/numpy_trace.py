@@ -16,7 +16,7 @@ from redfuser_algebra.language.errors import OperatorError, RedfuserError
 from redfuser_algebra.language.expr import Expr, call, const, rewritten, substitute, subterms
 from redfuser_algebra.language.formula import parse_all
 from redfuser_algebra.language.operator import ONE, SCALAR_TYPES, Operator, define, is_name
-from redfuser_algebra.language.tracing import bins, neighbours, products, reductions, shapes  # noqa: F401  (they enter what they handle)
+from redfuser_algebra.language.tracing import bins, complex_numbers, neighbours, products, reductions, shapes  # noqa: F401  (they enter what they handle)
 from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.elementwise import regrouped

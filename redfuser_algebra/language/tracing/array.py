@@ -38,6 +38,8 @@ class _Dispatching:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: object, out: tuple = (), **options: object) -> object:
         options = {key: value for key, value in options.items() if value is not True or key != "where"}
+        if any(map(is_complex, operands)):
+            return HANDLERS[complex](ufunc if method == "__call__" else (ufunc, method), *operands, out=out, **options)
         if method == "__call__" and ufunc.__name__ in ELEMENTWISE and not set(options) - {"dtype", "casting"}:
             result = elementwise(ufunc.__name__, *operands)
         elif method == "__call__" and ufunc in HANDLERS:
@@ -49,9 +51,16 @@ class _Dispatching:
         return out[0].overwritten(result) if out and out[0] is not None else result
 
     def __array_function__(self, function: Callable, types: Sequence, args: tuple, kwargs: dict) -> object:
+        if any(map(is_complex, args)):
+            return HANDLERS[complex](function, *args, **kwargs)
         if function not in HANDLERS:
             raise unsupported(f"np.{function.__name__}")
         return HANDLERS[function](*args, **kwargs)
+
+
+def is_complex(value: object) -> bool:
+    """Whether a value is a complex number, or an array of them."""
+    return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
 
 
 def unsupported(name: str) -> Exception:
@@ -78,10 +87,10 @@ class Length(_Dispatching):
         self.value, self.expr = value, expr
 
     def _with(self, other: object, compute: Callable, swapped: bool = False) -> object:
-        """A whole number computed with another; with a float what NumPy makes of the expression."""
+        """A whole number computed with another; with a float or complex number what NumPy makes of the expression."""
         one, two = (self, other)[::-1 if swapped else 1]
-        if isinstance(other, float):
-            return elementwise(_UFUNCS[compute], one, two)
+        if isinstance(other, float | complex):
+            return getattr(np, _UFUNCS[compute])(one, two)
         if not isinstance(other, Length | int) or isinstance(other, bool):
             return NotImplemented
         return Length(compute(int(one), int(two)), compute(number_of(one), number_of(two)))
@@ -164,6 +173,10 @@ class Traced(_Dispatching, NDArrayOperatorsMixin):
     @property
     def real(self) -> Traced:
         return self
+
+    @property
+    def imag(self) -> Traced:
+        return np.imag(self)
 
     def view(self, expr: Expr, dims: tuple[Dim, ...]) -> Traced:
         """An array that in NumPy would share memory with this one."""
@@ -251,7 +264,7 @@ def _method(name: str) -> Callable:
 
 
 for _name in """sum prod max min mean var std any all argmax argmin clip round dot ravel swapaxes squeeze cumsum cumprod
-        argsort argpartition take repeat diagonal trace""".split():
+        argsort argpartition take repeat diagonal trace conj conjugate""".split():
     setattr(Traced, _name, _method(_name))
 Traced.flatten = Traced.ravel
 
@@ -276,10 +289,10 @@ def lifted(value: object) -> Traced:
         return value
     if isinstance(value, Length):
         return Traced(value.expr)
+    if is_complex(value):
+        raise refused("complex numbers among real arrays", "operators and arrays hold real numbers", "return or use their .real and .imag, or np.abs")
     if isinstance(value, bool | int | float | np.generic | np.ndarray) or _is_table(value):
         return Traced(*read(np.asarray(value)))
-    if isinstance(value, complex):
-        raise refused(f"the complex number {value} among arrays", "arrays hold real numbers", "compute real and imaginary parts apart, as with np.cos and np.sin")
     if hasattr(value, "__array__"):
         return lifted(np.asarray(value))
     raise refused(f"{type(value).__name__} {value!r:.40} among arrays", "it is neither an array nor a number",

@@ -180,6 +180,8 @@ def _astype(a, dtype, /, *, copy=True):
     dtype = np.dtype(dtype)
     if dtype.name in ("float64", "longdouble") or dtype.kind in "iu" and is_whole(a.expr):
         return a.copy()
+    if dtype.kind == "c":
+        return a + 0j
     if dtype.kind == "b":
         return Traced(a.expr if is_boolean(a.expr) else a.expr != 0, a.dims)
     if dtype.name in ("int64", "uint64"):
