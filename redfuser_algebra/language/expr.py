@@ -45,12 +45,13 @@ class Expr:
     number k is the last operand: (body, k) or (body, mask, k); see `mask` and `count`.
     """
 
-    __slots__ = ("op", "attrs", "args", "axes", "depth", "_text", "__weakref__")
+    __slots__ = ("op", "attrs", "args", "axes", "depth", "_states", "_text", "__weakref__")
     op: str
     attrs: tuple
     args: tuple[Expr, ...]
     axes: tuple[str, ...]
     depth: int
+    _states: frozenset[Expr]
     _text: str
     __array_ufunc__ = None
 
@@ -64,7 +65,7 @@ class Expr:
             if depth > DEEPEST:
                 raise OperatorError(f"an expression of more than {DEEPEST} operations inside one another",
                                     "it is too deep to be searched", "reduce over an axis instead of looping in Python")
-            for slot, value in zip(cls.__slots__, (op, attrs, args, axes, depth, ""), strict=False):
+            for slot, value in zip(cls.__slots__, (op, attrs, args, axes, depth, _states_of(op, args, attrs), ""), strict=False):
                 object.__setattr__(found, slot, value)
             _interned[key] = found
         return found
@@ -281,12 +282,15 @@ def subterms(*roots: Expr) -> list[Expr]:
 
 def unbound_states(*roots: Expr) -> set[Expr]:
     """The states in these terms that belong to no scan among them."""
-    found: dict[Expr, frozenset[Expr]] = {}
-    for term in subterms(*roots):
-        inner = [found[arg] for arg in term.args]
-        if term.op == "scan":
-            number = len(term.attrs[1])
-            stepped = frozenset().union(*inner[number:])
-            inner = [*inner[:number], frozenset(state for state in stepped if state.name not in term.attrs[1])]
-        found[term] = frozenset((term,)) if term.op == "state" else frozenset().union(*inner)
-    return set().union(*(found[root] for root in roots))
+    return set().union(*map(_unbound, roots))
+
+
+def _unbound(term: Expr) -> frozenset[Expr]:
+    return frozenset((term,)) if term.op == "state" else term._states
+
+
+def _states_of(op: str, args: tuple[Expr, ...], attrs: tuple) -> frozenset[Expr]:
+    """The states in the operands of a term that belong to no scan, of which the term may be one."""
+    number = len(attrs[1]) if op == "scan" else len(args)
+    stepped = [state for arg in args[number:] for state in _unbound(arg) if state.name not in attrs[1]]
+    return frozenset(stepped).union(*map(_unbound, args[:number]))
