@@ -224,6 +224,12 @@ def test_the_cost_model_knows_what_is_slower():
     assert one_row.parts == 2 and default_schedule(program("kurtosis"), {"l": 100}, 1, 4, machine).parts == 1
     decoding = default_schedule(program("attention"), {"m": 1, "k": 64, "l": 32768, "j": 64}, 1, 4, machine)
     assert decoding.parts == 2 and decoding.block == 1
+    gemm, small = dict.fromkeys("mn", 1024) | {"l": 4096}, Machine(32 * 1024, 512 * 1024, 2)
+    best = default_schedule(program("rmsnorm_gemm"), gemm, 1, 4, small)
+    assert (best.tile, best.block) == (512, 256), "right factors move again for each block, sums for each tile"
+    for each in (Schedule(128, 256, 2), Schedule(4096, 256, 2)):
+        times = [estimate(work_of(program("rmsnorm_gemm"), gemm, 1, 4), schedule, 1024, 4, small) for schedule in (each, best)]
+        assert times[0] > 1.1 * times[1]
 
 
 @pytest.mark.parametrize("name", ["moment_of_inertia", "center_of_mass_inertia", "attention", "farthest_from_centroid_2d", "barlow_twins", "moe_routing"])

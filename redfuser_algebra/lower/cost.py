@@ -24,6 +24,9 @@ STEP, WAKE, MERGE = 12e-9, 60e-6, 20e-6
 """Seconds that a component costs per tile and row (its rebase, a call), that waking threads takes, and that merging two parts does."""
 FLOPS, RAMP = 60e9, 24
 """Multiplications and additions per second of a matrix product in float32, and the extent at which it has half of that."""
+SPILL = 0.1
+"""By how much a matrix product takes longer for each time that its left factor fills half of the second cache once more: a
+core reads it for one strip of columns after another, far less than what it multiplies in that time."""
 CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
 
 
@@ -31,7 +34,8 @@ CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "tanh", "er
 class Work:
     """What one row takes: seconds and bytes per element of the reduced axis, those of the second sweep, seconds per tile, and the rest.
 
-    `products` holds, for each matrix product, the extents that neither the tile nor the block decides; with `passes_over`
+    `products` holds, for each matrix product, the extents that neither the tile nor the block decides, and `sums` the
+    columns of those sums that a product adds to: each tile reads and writes them once per row.  With `passes_over`
     a mask compares positions along both axes, so that about half of all tiles hold nothing.  With `one_sweep` maps see
     only what came before, so that there is nothing to fold first unless the axis is cut.  `joining` are the seconds that an
     element takes besides where what joins ordered parts is folded, too: products of many factors underflow, which is slow.
@@ -46,6 +50,7 @@ class Work:
     map_bytes: float
     per_tile: float
     products: tuple[int, ...]
+    sums: int
     passes_over: bool
     one_sweep: bool = False
     joining: float = 0.0
@@ -73,10 +78,11 @@ def work_of(program: TileProgram, sizes: Mapping[str, int], batch: int, width: i
     seconds += _seconds(program, steps, extent, 8) + ORDERED * bool(steps)
     outputs = program.again
     written = sum(2 * width * extent(program.output_axes[place]) for place in program.maps)
-    products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + [extent(u.axes) for u in program.updates if u.contraction]
+    added = [extent(u.axes) for u in program.updates if u.contraction]
+    products = [sizes[p.contraction.axis] for p in program.producers if p.contraction] + added
     finishing = _seconds(program, outputs, extent, width) + ORDERED * bool(program.running)
     return Work(rows, sizes[program.axis], read, len(program.stages), seconds, finishing, written,
-                STEP * len(program.updates) + SELECT * len(counted), tuple(products), all(_is_triangle(program, u.where) for u in program.updates),
+                STEP * len(program.updates) + SELECT * len(counted), tuple(products), sum(added), all(_is_triangle(program, u.where) for u in program.updates),
                 bool(program.running) and not program.folds, 8 * ORDERED * bool(steps))
 
 
@@ -102,6 +108,11 @@ def _seconds(program: TileProgram, exprs: Iterable[Expr], extent: object, width:
     return total * width / 4
 
 
+def _moved(size: float, machine: Machine) -> float:
+    """Seconds that so many bytes take to be read, from the second cache if that holds them."""
+    return size / (SECOND if size <= machine.second else MEMORY)
+
+
 def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machine: Machine) -> float:
     """Seconds under a schedule."""
     tile, block = min(schedule.tile, work.length), schedule.block
@@ -118,10 +129,13 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
             per_element += 2 * extent * OPERATION * width / 4
             continue
         slow = (1 + RAMP / extent) * (1 + RAMP / tile) * (1 + RAMP / block)
-        spilled = block * tile * width * 2 > machine.second
-        per_element += 2 * extent * width / 4 / FLOPS * slow * (1.5 if spilled else 1.0)
+        spilled = 1 + SPILL * max(0.0, block * tile * width * 2 / machine.second - 1)
+        per_element += 2 * extent * width / 4 / FLOPS * slow * spilled
+        per_element += _moved(2 * block * extent * width, machine) / (block * tile) + _moved(work.length * extent * width, machine) / (block * work.length)
+    held = block * work.sums * width
+    per_tile = work.per_tile + 2 * work.sums * width / (SECOND if held * 2 <= machine.second else MEMORY)
     seen = min(1.0, (1 + (tile + block) / work.length) / 2) if work.passes_over else 1.0
-    row = work.length * seen * per_element + math.ceil(work.length / tile) * work.per_tile
+    row = work.length * seen * per_element + math.ceil(work.length / tile) * per_tile
     items = work.rows // block_axis * math.ceil(block_axis / block)
     rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
     return work.rows * row * rounds + (schedule.threads > 1) * WAKE + (schedule.parts - 1) * MERGE
