@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,6 +231,18 @@ def test_the_cost_model_knows_what_is_slower():
     for each in (Schedule(128, 256, 2), Schedule(4096, 256, 2)):
         times = [estimate(work_of(program("rmsnorm_gemm"), gemm, 1, 4), schedule, 1024, 4, small) for schedule in (each, best)]
         assert times[0] > 1.1 * times[1]
+
+
+@pytest.mark.parametrize("name", ["variance", "logsumexp", "kurtosis", "covariance"])
+def test_where_short_tiles_slow_memory_down_they_span_four_pages(name):
+    tile = lambda spread: default_schedule(program(name), {"l": 8192}, 4096, 4, Machine(32 * 1024, 512 * 1024, 2, spread)).tile
+    assert tile(0) * 4 * len(program(name).inputs) < 16384 <= tile(16384) * 4 * len(program(name).inputs)
+
+
+@pytest.mark.parametrize(("vendor", "spread"), [("AuthenticAMD", 16384), ("GenuineIntel", 0)])
+def test_a_computer_tells_whether_short_tiles_slow_it_down(vendor, spread, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda path, **_: f"vendor_id : {vendor}")
+    assert cpu.machine.__wrapped__().spread == spread
 
 
 @pytest.mark.parametrize("name", ["moment_of_inertia", "center_of_mass_inertia", "attention", "farthest_from_centroid_2d", "barlow_twins", "moe_routing"])

@@ -27,6 +27,8 @@ FLOPS, RAMP = 60e9, 24
 SPILL = 0.1
 """By how much a matrix product takes longer for each time that its left factor fills half of the second cache once more: a
 core reads it for one strip of columns after another, far less than what it multiplies in that time."""
+SHORT = 1.25
+"""How many times as long memory takes for tiles shorter than a machine's spread."""
 CURVES = frozenset(("exp", "exp2", "log", "log2", "log1p", "logadd", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide", "reciprocal", "cast", "round"))
 
 
@@ -117,7 +119,8 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
     """Seconds under a schedule."""
     tile, block = min(schedule.tile, work.length), schedule.block
     again = 0.0 if tile * work.bytes * 3 <= machine.first else work.bytes / (SECOND if tile * work.bytes * 2 <= machine.second else MEMORY)
-    per_element = work.seconds + work.bytes / MEMORY + again * (work.stages - 1)
+    short = SHORT if tile * work.bytes < machine.spread and not work.products else 1.0
+    per_element = work.seconds + work.bytes / MEMORY * short + again * (work.stages - 1)
     per_element += work.joining * (schedule.parts > 1)
     if work.one_sweep and schedule.parts == 1:
         per_element = work.map_seconds + (work.map_bytes + work.bytes) / MEMORY

@@ -18,11 +18,13 @@ non-incremental computation: each part first finds its own pivots, and then read
 
 @dataclass(frozen=True)
 class Machine:
-    """Bytes of cache per core, and cores."""
+    """Bytes of cache per core, and cores; `spread` are the bytes of a tile from which memory gives the next one at full speed,
+    where shorter ones are known to slow it down."""
 
     first: int = 32 * 1024
     second: int = 1024 * 1024
     cores: int = 1
+    spread: int = 0
 
 
 @dataclass(frozen=True)

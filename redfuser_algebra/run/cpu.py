@@ -151,8 +151,19 @@ def _places_missing(form: FusedForm, binding: Binding) -> bool:
 
 @cache
 def machine() -> Machine:
-    """This computer's caches and the threads that may be used."""
-    return Machine(_cache_bytes(0, 32 * 1024), _cache_bytes(2, 1024 * 1024), MOST_THREADS)
+    """This computer's caches, the threads that may be used, and how long tiles have to be.
+
+    A core of AMD (Zen 3) takes up to half as long again for tiles of less than four pages: the next tile, fetched in the
+    meantime, then begins at too few.  On Intel's, with 48 KB of first cache, tiles are that long anyway.
+    """
+    return Machine(_cache_bytes(0, 32 * 1024), _cache_bytes(2, 1024 * 1024), MOST_THREADS, 4 * 4096 if _is_amd() else 0)
+
+
+def _is_amd() -> bool:
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def _cache_bytes(index: int, default: int) -> int:
