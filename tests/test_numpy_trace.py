@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redfuser_algebra.run.reference import reference
 
 RNG = np.random.default_rng(7)
-SIZES = {"b": 4, "l": 9, "m": 5, "k": 3, "j": 2, "h": 2}
+SIZES = {"b": 4, "l": 9, "m": 5, "k": 3, "j": 2, "h": 2, "n": 6}
 
 
 def arrays_for(axes):
@@ -93,6 +93,15 @@ def dixon(x):
 
 def gains(x):
     return (np.sort(x)[::-1][:4] / np.log2(np.arange(2, 6))).sum()
+
+
+def rotated(x, w):
+    h = x.shape[1] // 2
+    angle = np.arange(len(x))[:, None] * 10.0 ** (-np.arange(h) / h)
+    a, b = x[:, :h], x[:, h:]
+    turned = np.concatenate([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], axis=-1)
+    swapped = np.concatenate([-b, a], 1)
+    return turned @ w, np.exp(swapped).sum(0)
 
 
 ROW, TABLE = {"x": "l"}, {"x": "b l"}
@@ -174,6 +183,10 @@ FUNCTIONS = [
     (lambda x: (0.9 ** np.arange(len(x))[::-1] @ x, (0.9 ** np.arange(x.size - 1, -1, -1) * x).max(), (x[::-1] * 0.9 ** np.arange(x.size)).sum()), ROW),
     (lambda x, y: (x[::-1] @ y[::-1], np.maximum(x[::-1], y[::-1]).max()), {"x": "l", "y": "l"}),
     (lambda x: np.linalg.vecdot(x, x) + np.linalg.vector_norm(x, axis=1), TABLE), (lambda x: np.isinf(x).any() ^ (x > 0).all(), ROW),
+    # halves of an axis
+    (rotated, {"x": "l n", "w": "n"}), (lambda x: x[:len(x) // 2].mean() - x[:x.size // 2].argmax() * x[:len(x) // 2].size, {"x": "l"}),
+    (lambda x: (lambda a, b: (a / (1 + np.exp(-b))).max(1) + (a.argmax(1) * (a + b).sum(1)))(*np.split(x, 2, axis=1)), {"x": "b n"}),
+    (lambda x: (np.hstack([np.arange(x.size // 2), x[:x.size // 2]]) * x).sum() + x[x.size // 2:] @ x[:x.size // 2], {"x": "n"}),
     # complex numbers
     (lambda x: np.abs(((x - x.mean()) * np.exp(-0.4j * np.arange(x.size))).sum()) ** 2 + np.angle(np.exp(1j * x).mean()), ROW),
     (lambda x: (np.vdot(x + 1j * x**2, 1j * x).imag, (x.astype(complex) / (2 - 1j)).sum().real, x.imag.sum(), np.angle(-x).sum(), x.conj().max()), ROW),
@@ -252,6 +265,9 @@ def branching(x):
 REFUSED = [
     (branching, ROW, "a branch on the elements", "if x.max() > 0"),
     (lambda x: complex(x.sum()), ROW, "an element as a Python number", "complex(x.sum())"),
+    (lambda x: x[len(x) // 2:], ROW, "a part of axis", ""), (lambda x: (x[:len(x) // 2, None] * x).sum(), ROW, "meet all those of the axis", ""),
+    (lambda x: x[len(x) // 2:].mean(), ROW, "the upper half", ""), (lambda x: x[:len(x) // 2].sum() + x[:(len(x) + 1) // 2].sum(), ROW, "more than a few", "+ 1"),
+    (lambda x: np.concatenate([x, x]).sum(), ROW, "joined end to end", "np.concatenate"), (lambda x: np.cumsum(x[:len(x) // 2]).max(), ROW, "running", ""),
     (lambda x: x * 1j, ROW, "arrays hold real numbers", ""), (lambda x: np.prod(x * 1j), ROW, "np.prod of complex numbers", "np.prod"),
     (lambda x: np.max(x * 1j), ROW, "np.max of complex", "np.max"), (lambda x: np.abs((x * 1j) ** 0.5), ROW, "whole powers", "0.5"),
     (lambda x: abs(operator.imul(x * 1j, x)), ROW, "a complex array written in place", "imul"), (lambda x: float((x * 1j).sum()), ROW, "as a real one", "float"),
@@ -278,7 +294,7 @@ REFUSED = [
     (lambda x: (x * np.sort(x)).sum(), ROW, "a sorted array as a whole", "np.sort(x)"),
     (lambda x: np.einsum("ii", x @ x.T), TABLE, "each letter stands for one", "np.einsum"),
     (lambda x, y: x + y, {"x": "l", "y": "k"}, 'axis "l" meets axis "k"', "x + y"),
-    (lambda x: x[len(x) // 2:].sum(), ROW, "more than a few elements away", "x[len(x) // 2:]"),
+    (lambda x: x[len(x) // 3:].sum(), ROW, "more than a few elements away", "x[len(x) // 3:]"),
     (lambda x: x[x > 0], ROW, "elements selected by a mask", ""), (lambda x: x[x > 0] * x[x < 0], ROW, "the same mask", "x[x > 0]"),
     (lambda x: x[x > 0][0], ROW, "an index, a length", "x[x > 0]"), (lambda x: np.median(x[x > 0]), ROW, "depends on the values", "np.median"),
     (lambda x: np.where(x > 0)[0], ROW, "depends on the values", ""), (lambda x: np.nonzero(x)[0][1], ROW, "an index into the positions", ""),
@@ -289,6 +305,7 @@ REFUSED = [
     (lambda x: np.histogram(x, "auto"), ROW, "depends on the values", ""), (lambda x: np.histogram(x, 99), ROW, "99 bins", ""),
     (lambda x: np.convolve(x, [1, 2]).sum(), ROW, "meets zeros", "np.convolve"), (lambda x: np.exp(1j * x).sum(), ROW, "arrays hold real numbers", ""),
     (lambda x: np.lib.stride_tricks.sliding_window_view(x, 99).max(), ROW, "its windows go along one axis", ""),
+    (lambda x: x[len(x) // 2:].mean(), ROW, "the upper half", ""), (lambda x: x[:len(x) // 2].sum() + x[:(len(x) + 1) // 2].sum(), ROW, "more than a few", "+ 1"),
     (lambda x: np.concatenate([x, x]).sum(), ROW, "joined end to end", ""),
     (lambda x: x.reshape(3, -1).sum(), ROW, "cuts an axis", ""),
     (lambda x: x * np.sqrt(np.arange(20)), ROW, "no axis of the inputs has that length", ""),

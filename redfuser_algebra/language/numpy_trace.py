@@ -20,7 +20,8 @@ from redfuser_algebra.language.tracing import bins, complex_numbers, neighbours,
 from redfuser_algebra.language.tracing.alignment import with_copies
 from redfuser_algebra.language.tracing.array import Traced, lifted
 from redfuser_algebra.language.tracing.elementwise import regrouped
-from redfuser_algebra.language.tracing.lengths import Axes, current, primes, written
+from redfuser_algebra.language.tracing.halves import on_both_halves
+from redfuser_algebra.language.tracing.lengths import Axes, current, evened, primes, written
 from redfuser_algebra.language.tracing.mirrors import from_the_start
 from redfuser_algebra.language.tracing.patched import letting_arrays_pass
 from redfuser_algebra.language.tracing.place import excerpt
@@ -56,9 +57,9 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     lengths: dict[str, int] = {}
     for _ in range(ROUNDS):
         first, axes = asked.traced(lengths)
-        if not axes.unions and not axes.fixed:
+        if not axes.unions and not axes.fixed and axes.even <= asked.even:
             break
-        asked, lengths = replace(asked, inputs=_united(asked.inputs, axes.unions)), lengths | axes.fixed
+        asked, lengths = replace(asked, inputs=_united(asked.inputs, axes.unions), even=asked.even | axes.even), lengths | axes.fixed
     else:
         raise OperatorError(f"a trace of {name}", "its axes cannot be told apart: one meets arrays of different lengths",
                             "name the axes of its inputs, and pass lists of numbers as inputs")
@@ -66,7 +67,7 @@ def trace(function: Callable, /, *, name: str | None = None, assume: str = "", r
     arrays = _agreed(name, first, others)
     order = _order(name, arrays, axes)
     exprs = [rewritten(array.expr, regrouped) if reassociate else array.expr for array in arrays]
-    exprs = [from_the_start(on_whole_axes(expr, axes), axes) for expr in exprs]
+    exprs = [on_both_halves(from_the_start(on_whole_axes(expr, axes), axes), axes) for expr in exprs]
     exprs, constants = _with_constants(exprs, asked.inputs, axes)
     declared = {key: axes.distinct(own) for key, own in asked.inputs.items()} | {key: own for key, (own, _) in constants.items()}
     exprs, inputs, again = with_copies(exprs, declared)
@@ -183,6 +184,7 @@ class _Asked:
     params: tuple[str, ...]
     fixed: dict[str, bool]
     inferred: bool
+    even: frozenset[str] = frozenset()
 
     def traced(self, lengths: dict[str, int], skip: int = 0) -> tuple[object, Axes]:
         """What the function returns for traced arrays, and what was found out about axes; `skip` chooses the lengths of the others.
@@ -190,7 +192,7 @@ class _Asked:
         Where some axes turn out to have lengths of their own, it is to be traced again with those, and nothing is returned.
         """
         names = list(dict.fromkeys(axis for axes in self.inputs.values() for axis in axes))
-        axes = Axes(dict(zip(names, primes(len(names), skip), strict=True)) | lengths, self.inferred)
+        axes = Axes(evened(dict(zip(names, primes(len(names), skip), strict=True)) | lengths, self.even), self.inferred)
         token = current.set(axes)
         try:
             arrays = {key: _input(key, axes.distinct(own)) for key, own in self.inputs.items()}
@@ -198,7 +200,7 @@ class _Asked:
             with letting_arrays_pass(self.function), np.errstate(all="ignore"):
                 return _results(_called(self.name, self.function, arrays | self.fixed)), axes
         except RedfuserError:
-            if not axes.fixed:
+            if not axes.fixed and axes.even <= self.even:
                 raise
             return None, axes
         finally:
@@ -279,8 +281,9 @@ def _dimension(name: str, array: Traced, dim: tuple[str, ...], axes: Axes) -> tu
         raise OperatorError(f"a trace of {name}", f"its result has the flattened dimension {written(dim)}", "reshape it back before returning it")
     if dim[0] in axes.mirrors:
         raise OperatorError(f"a trace of {name}", f'its result runs over axis "{axes.mirrors[dim[0]]}" from its end', "reverse the result after the call")
-    if dim[0] in axes.stretches:
-        raise OperatorError(f"a trace of {name}", f'its result has a part of axis "{axes.stretches[dim[0]][0]}"',
+    if dim[0] in axes.stretches or dim[0] in axes.halves:
+        whole = axes.halves.get(dim[0]) or axes.stretches[dim[0]][0]
+        raise OperatorError(f"a trace of {name}", f'its result has a part of axis "{whole}"',
                             "return the whole axis, with a number such as 0 where there is no result")
     if dim[0] not in array.expr.axes:
         raise OperatorError(f"a trace of {name}", f"its result is the same all along {written(dim)}", "return it without that dimension")

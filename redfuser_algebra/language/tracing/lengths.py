@@ -34,7 +34,8 @@ class Axes:
 
     `origins` names the axis that each copy is a second, independent index over, `mirrors` the axis that each one runs over
     from its end, and `stretches` the axis that each slice is a part of, with the number of elements that it leaves out.  `listed` are the axes of constants written out one
-    by one; the axes that meet them, `fixed`, have their lengths.  `tables` are arrays of constants that stay arrays, by name.
+    by one; the axes that meet them, `fixed`, have their lengths.  `tables` are arrays of constants that stay arrays, by name.  `halves` names the axis
+    that each one is a half of, and `even` are the axes of which halves were asked: the function is then traced with even lengths.
     """
 
     lengths: dict[str, int]
@@ -46,6 +47,8 @@ class Axes:
     listed: set[str] = field(default_factory=set)
     fixed: dict[str, int] = field(default_factory=dict)
     tables: dict[str, np.ndarray] = field(default_factory=dict)
+    halves: dict[str, str] = field(default_factory=dict)
+    even: set[str] = field(default_factory=set)
 
     def origin(self, axis: str) -> str:
         """The axis that this one is a copy of; itself if it is none."""
@@ -139,6 +142,23 @@ class Axes:
         self.stretches[name], self.lengths[name] = part, self.lengths[whole] - part[1]
         return name
 
+    def half(self, axis: str) -> str:
+        """The axis of the lower, or upper, half of an axis.  Raises OperatorError where that has no such halves here."""
+        if axis in self.lengths and not any(axis in made for made in (self.origins, self.stretches, self.mirrors, self.listed, self.halves)):
+            self.even.add(axis)
+            name = f"{axis}_half"
+            while name in self.lengths and self.halves.get(name) != axis:
+                name += "_"
+            if self.lengths[axis] % 2 == 0:
+                self.halves[name], self.lengths[name] = axis, self.lengths[axis] // 2
+                return name
+        raise refused(f'half of axis "{axis}"', "it is no whole axis of an even number of elements", "pass both halves as inputs of their own")
+
+    def half_of_length(self, number: int) -> str | None:
+        """The half of an axis that has this length in this trace."""
+        found = next((axis for axis, length in self.known_lengths if length // 2 == number and axis not in self.halves), None)
+        return None if found is None else self.half(found)
+
     def length(self, dim: Dim) -> int:
         """The number of elements of a dimension in this trace."""
         return prod(self.lengths[axis] for axis in dim)
@@ -160,6 +180,8 @@ class Axes:
         for length in {*shape} - by_length.keys():
             if length <= LISTED:
                 by_length[length] = self.listing(length)
+            elif half := self.half_of_length(length):
+                by_length[length] = half
         unknown = [length for length in shape if length not in by_length]
         if unknown:
             raise refused(f"{what} of {unknown[0]} elements", "no axis of the inputs has that length",
@@ -181,6 +203,15 @@ def primes(number: int, skip: int) -> list[int]:
     """So many different lengths, after those that `skip` earlier calls would have got."""
     found = (next(n for n in count(start) if prod(n % d for d in range(2, int(n**0.5) + 1))) for start in count(SMALLEST, 4 * NEAR))
     return list(islice(found, skip * number, (skip + 1) * number))
+
+
+def evened(lengths: dict[str, int], even: Collection[str]) -> dict[str, int]:
+    """Lengths of which some are twice a prime; no length, nor half of one, is near another."""
+    for axis in (axis for axis in lengths if axis in even):
+        others = [length for name, length in lengths.items() if name != axis]
+        lengths |= {axis: next(2 * n for n in count(lengths[axis]) if prod(n % d for d in range(2, int(n**0.5) + 1))
+                               and all(abs(each - other) > 2 * NEAR for each in (n, 2 * n) for other in others))}
+    return lengths
 
 
 def broadcast(shapes: Iterable[tuple[Dim, ...]], what: str) -> tuple[Dim, ...]:

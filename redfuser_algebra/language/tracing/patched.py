@@ -69,7 +69,8 @@ def _arange(original: Callable) -> Callable:
     def stand_in(*numbers: object, **options: object) -> object:
         start, stop, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3] if numbers else (0, 0, 0)
         if step in (1, -1) and all(isinstance(each, Length | int) for each in (start, stop)) and set(options) <= {"dtype"}:
-            found = current.get().axis_of((int(stop) - int(start)) * int(step))
+            number = (int(stop) - int(start)) * int(step)
+            found = current.get().axis_of(number) or current.get().half_of_length(number)
             if found is not None:
                 positions = Traced(index(found), ((found,),))
                 return start - positions if step < 0 else positions if isinstance(start, int) and start == 0 else positions + start

@@ -14,6 +14,7 @@ from redfuser_algebra.language.expr import Expr, call, children_replaced
 from redfuser_algebra.language.recurrence import previous
 from redfuser_algebra.language.tracing.alignment import moved
 from redfuser_algebra.language.tracing.array import Traced, implements, lifted
+from redfuser_algebra.language.tracing.halves import half_of, is_middle
 from redfuser_algebra.language.tracing.lengths import LISTED, Axes, Dim, current, written
 from redfuser_algebra.language.tracing.mirrors import reversed_along
 from redfuser_algebra.language.tracing.place import refused
@@ -29,6 +30,8 @@ def part_of(expr: Expr, dim: Dim, part: slice) -> tuple[Expr, Dim]:
     before, after = start, length - stop
     if (before, after, step) == (0, 0, 1):
         return expr, dim
+    if step == 1 and len(dim) == 1 and (is_middle(part.stop, dim[0]) and start == 0 or is_middle(part.start, dim[0]) and stop == length):
+        return half_of(expr, dim[0], start > 0)
     if step != 1 or len(dim) != 1 or dim[0] in axes.mirrors or not 0 <= before + after <= LISTED:
         raise refused(f"a slice of axis {written(dim)}", "it takes more than a few elements away",
                       "mask the elements: where=, or np.where over np.arange")
