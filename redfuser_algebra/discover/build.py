@@ -93,9 +93,9 @@ def _mean(pivot: Expr, value: Expr, state: tuple[Component, ...], facts: Facts) 
 
 def _renamed(recurred: Recurred, rename: Callable[[Expr], Expr]) -> Recurred:
     """A record over the final names of components."""
-    between, begins = (tuple((key, rename(value)) for key, value in pairs) for pairs in (recurred.between, recurred.begins))
-    reached = None if recurred.reached is None else rename(recurred.reached)
-    return replace(recurred, entries=tuple(tuple(map(rename, row)) for row in recurred.entries), between=between, begins=begins, reached=reached)
+    rows = {name: tuple(tuple(map(rename, row)) for row in getattr(recurred, name)) for name in ("rows", "entries", "turned", "fractions")}
+    pairs = {name: tuple((key, rename(value)) for key, value in getattr(recurred, name)) for name in ("starts", "steps", "between", "begins", "moves")}
+    return replace(recurred, **rows, **pairs, reached=None if recurred.reached is None else rename(recurred.reached))
 
 
 def prefixes(cascade: Cascade) -> Iterator[tuple[Expr, tuple[str, ...]]]:
@@ -290,9 +290,9 @@ def _divisors(search: Search, results: tuple[Result, ...]) -> Iterator[Fact]:
 
 def _uncentred(search: Search) -> Iterator[Fact]:
     for recurred in search.recurrences:
-        steps = dict(recurred.steps)
+        steps, about = dict(recurred.steps), dict(recurred.moves)
         for state, start in recurred.starts:
-            if steps.get(state) is state and start.op != "size":
+            if steps.get(state) is state and state not in about and start.op != "size":
                 yield Fact("danger", f"{recurred.name} is kept apart from {said(start)}, which is known only at the end: it cancels "
                                      "where that is large against the elements' spread")
 

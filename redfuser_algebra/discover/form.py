@@ -124,7 +124,9 @@ class Recurred:
     result is φ number `row`.  `entries` is the matrix of a part, over components.  Where a step sees the element before,
     `between` says what its terms are between two parts, and `begins` what they are at the first element of all.
     Where the states are fractions, the result is φ number `row` over φ number `below`, and `fractions` holds each state
-    with its step as written and the fraction of other states that it is.  Where the result is a function of φ number `row`,
+    with its step as written and the fraction of other states that it is.  So it does where states are about centres, which
+    are components: `moves` says what a state about the later part's centre (primed) is of that about the earlier part's, and
+    `turned` what the functions of the basis then are.  Where the result is a function of φ number `row`,
     `reached` is what that comes to over the components.
     """
 
@@ -140,6 +142,8 @@ class Recurred:
     begins: tuple[tuple[Expr, Expr], ...] = ()
     below: int | None = None
     fractions: tuple[tuple[Expr, Expr, Expr], ...] = ()
+    moves: tuple[tuple[Expr, Expr], ...] = ()
+    turned: tuple[tuple[Expr, ...], ...] = ()
     reached: Expr | None = None
 
 

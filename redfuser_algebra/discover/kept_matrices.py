@@ -45,7 +45,7 @@ def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     """Drafts for the carried entries, and for the ends of a part where a step sees the element before."""
     window, axes, axis = made.window, made.axes(), made.axis
     last = {} if window is None else {name: _end(drafts, step, axis, primed) for name, (step, _) in window.last.items()}
-    first = {} if window is None else {name: _end(drafts, element, axis, lambda own: own) for name, element in window.first.items()}
+    first = {} if window is None else {name: first_of(drafts, element, axis) for name, element in window.first.items()}
     ordered: dict[Place, Draft] = {}
     values: dict[Place, Expr] = {}
     for place in made.carried:
@@ -58,7 +58,8 @@ def kept(made: Matrices, drafts: Drafts, plain: Plain) -> Kept:
     for place, draft in ordered.items():
         draft.joined = joined.get(place, const(made.semiring.zero))
         draft.empty = made.semiring.one if place[0] == place[1] else made.semiring.zero
-    return Kept(made, (*ordered.values(), *last.values(), *first.values()), values, {name: draft.symbol for name, draft in first.items()}, between)
+    centres = () if made.about is None else tuple(first_of(drafts, element, axis) for element in made.about.centres)
+    return Kept(made, (*ordered.values(), *last.values(), *first.values(), *centres), values, {name: draft.symbol for name, draft in first.items()}, between)
 
 
 def recurred(name: str, k: int, kept: Kept, below: int | None = None, over: Projective | None = None) -> Recurred:
@@ -74,12 +75,16 @@ def recurred(name: str, k: int, kept: Kept, below: int | None = None, over: Proj
     between = {elements.get(name, name): value for name, value in kept.between.items()}
     begins = {elements[name]: value for name, value in kept.first.items()} | {name: start for name, (_, start) in window.last.items()}
     return Recurred(name, made.semiring.name, tuple(found.starts.items()), tuple(made.steps.items()), basis, rows, k, entries,
-                    tuple(between.items()), tuple(begins.items()), below, () if over is None else _fractions(over))
+                    tuple(between.items()), tuple(begins.items()), below, *_stands(made, over))
 
 
-def _fractions(over: Projective) -> tuple[tuple[Expr, Expr, Expr], ...]:
-    """Each state with its step as written, and the fraction that it is."""
-    return tuple((state, step, over.above[state] / over.divisor) for state, step in over.of.steps.items())
+def _stands(made: Matrices, over: Projective | None) -> tuple[tuple, ...]:
+    """Each state with its step as written, and what it is of the states that are followed; how these move with centres, and their functions."""
+    if made.about is None:
+        return ((),) if over is None else (tuple((state, step, over.above[state] / over.divisor) for state, step in over.of.steps.items()),)
+    about, size = made.about, range(len(made.closed.basis))
+    stands = tuple((state, step, about.stands[state]) for state, step in about.of.steps.items())
+    return stands, tuple(about.moves.items()), tuple(tuple(made.turned.get((k, j), const(0)) for j in size) for k in size)
 
 
 def _ordinary(made: Matrices, place: Place) -> str:
@@ -98,6 +103,11 @@ def _ordered(drafts: Drafts, lift: Expr, axis: str, axes: tuple[str, ...] | None
     draft = drafts.new(COMPOSE, lift, None, None, tuple(a for a in lift.axes if a != axis) if axes is None else axes)
     draft.rebase = draft.symbol
     return draft
+
+
+def first_of(drafts: Drafts, element: Expr, axis: str) -> Draft:
+    """What is kept of the first element of a part."""
+    return _end(drafts, element, axis, lambda own: own)
 
 
 def _end(drafts: Drafts, lift: Expr, axis: str, joined: Callable[[Expr], Expr]) -> Draft:

@@ -12,6 +12,7 @@ from functools import reduce
 from itertools import product
 
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
+from redfuser_algebra.discover.centred import Centre, Centred, centred
 from redfuser_algebra.discover.polynomials import Algebra, Closed, Monomial, NotClosed, Polynomial, closed, factors, folded, multiplied
 from redfuser_algebra.discover.recurrence import Recurrence
 from redfuser_algebra.discover.simplify import is_number
@@ -40,7 +41,8 @@ class Window:
 class Matrices:
     """The matrices of parts: `step` is that of one element, `carried` are the entries that differ between parts.
 
-    `fixed` entries are the same for all.  `window` is there where a step takes place between two elements.
+    `fixed` entries are the same for all.  `window` is there where a step takes place between two elements, `about` where
+    every part has a centre of its own; `turned` then makes functions of states about the earlier centre those about the later one.
     """
 
     axis: str
@@ -52,6 +54,8 @@ class Matrices:
     fixed: Entries
     derived: tuple[int, ...] = ()
     window: Window | None = None
+    about: Centred | None = None
+    turned: Entries = field(default_factory=dict)
 
     @property
     def semiring(self) -> Semiring:
@@ -66,7 +70,11 @@ class Matrices:
     @property
     def lifts(self) -> Entries:
         """The matrix of a part of one element: its step, or nothing yet where that waits for the element before."""
-        return self.step if self.window is None else _unit(self.closed)
+        if self.window is not None:
+            return _unit(self.closed)
+        if self.about is None:
+            return self.step
+        return {place: _tidy(substitute(entry, self.about.of_first)) for place, entry in self.step.items()}
 
     def named(self, name: Named) -> Entries:
         """The matrix of a part whose carried entries have these names; rows of products follow from those of their factors."""
@@ -84,11 +92,19 @@ class Matrices:
         parts = [self.named(later), self.named(earlier)]
         if self.window is not None:
             parts.insert(1, _substituted(self.step, between))
-        return reduce(lambda a, b: _product(self.closed, a, b), parts)
+        if self.about is not None:
+            parts = [_substituted(self.turned, self.about.swapped), parts[0], self.turned, parts[1]]
+        made = reduce(lambda a, b: _product(self.closed, a, b), parts)
+        return made if self.about is None else self._with_steady(made)
+
+    def _with_steady(self, made: Entries) -> Entries:
+        """Entries in which the functions of what no element changes stay as they are: about another centre, no element changes them either."""
+        steady = {k for k, monomial in enumerate(self.closed.basis) if all(self.steps[state] is state for state, _ in monomial)}
+        return {place: entry for place, entry in made.items() if place[0] not in steady} | {(k, k): const(self.semiring.one) for k in steady}
 
     def row(self, found: Recurrence) -> int | None:
         """The row of the target of a recurrence whose states are among these; None for others."""
-        if not self.found.holds(found):
+        if not (self.found if self.about is None else self.about.of).holds(found):
             return None
         return {monomial: k for k, monomial in enumerate(self.closed.basis)}.get(((found.target, 1),))
 
@@ -103,6 +119,9 @@ class Matrices:
             whole = _product(self.closed, whole, _substituted(self.step, starts | dict(first)))
         value, *divisors = (self._combined(whole, row) for row in (k, below) if row is not None)
         value = reduce(lambda above, divisor: above / divisor, divisors, value)
+        waits = first_taken(Algebra(self.semiring).written(self.closed.basis[k]), self.found.steps, self.axis) if below is None else 0
+        if waits and any(start.op != "const" for start in self.found.starts.values()):
+            return call("where", call("less_equal", Expr("size", (), (self.axis,)), waits), self._start(k), value)
         if self.window is None and self._starts(k, whole) and (below is None or (below, below) in whole):
             return value
         return call("where", call("equal", Expr("size", (), (self.axis,)), 0), self._start(k), value)
@@ -154,6 +173,25 @@ def matrices(found: Recurrence, axis: str, also: tuple[Expr, ...] = ()) -> Matri
     return min(made, key=lambda each: (max(len(factors(m)) for m in each.closed.basis), each.words))
 
 
+def first_taken(state: Expr, steps: Mapping[Expr, Expr], axis: str) -> int:
+    """How many elements leave a state as it starts, come what may: with 0/0 for a mean, 0 of none would be NaN."""
+    step = steps.get(state)
+    if step is not None and step.op == "where" and step.args[2] is state and step.args[0].op == "greater_equal":
+        place, bound = step.args[0].args
+        if place is Expr("index", (), (axis,)) and bound.op == "const":
+            return bound.value
+    return 0
+
+
+def about_centres(found: Recurrence, axis: str, centre: Centre) -> Matrices | None:
+    """The matrices of a recurrence about centres; None where there are none.  Raises NotClosed."""
+    about = centred(found, axis, centre)
+    if about is None:
+        return None
+    over = closed(about.found.steps, (about.found.target,), SEMIRINGS["sum-product"])
+    return _of(about.found, about.found.steps, over, axis, about)
+
+
 def _window(found: Recurrence, axis: str) -> dict[Expr, Expr] | None:
     """The steps of the other states, with symbols for the states that every element replaces; None if there are none."""
     replaced = {state: _before(state) for state, step in found.steps.items()
@@ -165,7 +203,7 @@ def _before(state: Expr) -> Expr:
     return symbol(f"{state.name} before", state.axes)
 
 
-def _of(found: Recurrence, steps: dict[Expr, Expr], over: Closed, axis: str) -> Matrices:
+def _of(found: Recurrence, steps: dict[Expr, Expr], over: Closed, axis: str, about: Centred | None = None) -> Matrices:
     step: Entries = {(k, j): entry for k, row in enumerate(over.rows) for j, entry in row.items()}
     window = None
     if steps is not found.steps:
@@ -174,12 +212,13 @@ def _of(found: Recurrence, steps: dict[Expr, Expr], over: Closed, axis: str) -> 
         seen = {term for entry in step.values() for term in subterms(entry) if term.op == "symbol"}
         last = {_before(state): (found.steps[state], found.starts[state]) for state in found.steps if _before(state) in seen}
         window = Window(last, {name: element for element, name in first.items()})
-    lifts, derived = step if window is None else _unit(over), _derived(over)
+    derived, turned = _derived(over), {} if about is None else _turned(over, about.moves)
+    lifts = Matrices(axis, found, steps, over, step, (), {}, window=window, about=about).lifts
     own = {place: entry for place, entry in lifts.items() if place[0] not in derived}
     fixed = {place: entry for place, entry in own.items() if is_number(entry, over.semiring.one)}
     carried = set(own) - set(fixed)
     while True:
-        made = Matrices(axis, found, steps, over, step, tuple(sorted(carried)), fixed, derived, window)
+        made = Matrices(axis, found, steps, over, step, tuple(sorted(carried)), fixed, derived, window, about, turned)
         whole = made.named(lambda place: symbol("entry"))
         joined = made.joined(lambda place: symbol("entry"), lambda place: symbol("entry"), {})
         changed = {place for place in {*whole, *joined} if place not in carried and place[0] not in derived
@@ -188,6 +227,29 @@ def _of(found: Recurrence, steps: dict[Expr, Expr], over: Closed, axis: str) -> 
             return made
         carried |= changed
         fixed = {place: entry for place, entry in fixed.items() if place not in changed}
+
+
+def _turned(over: Closed, moves: Mapping[Expr, Expr]) -> Entries:
+    """What functions of states about one centre are, of those about another.  Raises NotClosed."""
+    algebra, places, turned = Algebra(over.semiring), {monomial: j for j, monomial in enumerate(over.basis)}, {}
+    for k, monomial in enumerate(over.basis):
+        for other, factor in algebra.of(substitute(algebra.written(monomial), dict(moves))).items():
+            if other not in places:
+                raise NotClosed(algebra.written(other), "about another centre there is another function of the state")
+            turned[k, places[other]] = factor
+    return turned
+
+
+def _tidy(term: Expr) -> Expr:
+    """A term with numbers computed with."""
+    algebra, args = Algebra(SEMIRINGS["sum-product"]), tuple(map(_tidy, term.args))
+    if term.op == "subtract":
+        return algebra.plus(args[0], folded(-args[1]))
+    if term.op in ("add", "multiply"):
+        return (algebra.plus if term.op == "add" else algebra.times)(*args)
+    if term.op == "where" and args[1] is args[2]:
+        return args[1]
+    return folded(children_replaced(term, args)) if term.op == "negative" else children_replaced(term, args)
 
 
 def _derived(over: Closed) -> tuple[int, ...]:

@@ -28,9 +28,9 @@ from redfuser_algebra.discover.facts import NEGATIVE, NONPOSITIVE, Facts
 from redfuser_algebra.discover.form import Clipped, Recurred
 from redfuser_algebra.discover.fractions import projective
 from redfuser_algebra.discover.indicators import indicated
-from redfuser_algebra.discover.kept_matrices import Kept, kept, recurred
+from redfuser_algebra.discover.kept_matrices import Kept, first_of, kept, recurred
 from redfuser_algebra.discover.logarithms import logarithmic
-from redfuser_algebra.discover.ordered import matrices
+from redfuser_algebra.discover.ordered import Matrices, about_centres, matrices
 from redfuser_algebra.discover.pivots import Pivots, negated, old_pivot
 from redfuser_algebra.discover.polynomials import NotClosed
 from redfuser_algebra.discover.recurrence import Recurrence, is_ordered, recurrence
@@ -252,12 +252,21 @@ class Search:
         """
         known = [(each, k) for each in self._kept_matrices if (k := each.made.row(found)) is not None]
         if not known:
-            made = matrices(self._widest(found), self.axis, also)
-            made = made if made.row(found) is not None else matrices(found, self.axis, also)
+            made = None if also else self._about_centres(found)
+            if made is None:
+                made = matrices(self._widest(found), self.axis, also)
+                made = made if made.row(found) is not None else matrices(found, self.axis, also)
             self._kept_matrices.append(kept(made, self._drafts, lambda monoid, lift: self._plain(reduction, monoid, lift)))
             known = [(self._kept_matrices[-1], made.row(found))]
         self._drafts.needs |= {draft.name for draft in known[0][0].drafts}
         return known[0]
+
+    def _about_centres(self, found: Recurrence) -> Matrices | None:
+        """The matrices of a recurrence about first elements, or None."""
+        with suppress(NotClosed):
+            if about_centres(found, self.axis, lambda element: symbol("centre", tuple(a for a in element.axes if a != self.axis))) is not None:
+                return about_centres(found, self.axis, lambda element: first_of(self._drafts, element, self.axis).symbol)
+        return None
 
     def _widest(self, found: Recurrence) -> Recurrence:
         """The recurrence of the cascade with most states that has all of these, so that they are kept once."""

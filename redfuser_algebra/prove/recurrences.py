@@ -12,6 +12,7 @@ from redfuser_algebra.algebra.monoids import STEPS
 from redfuser_algebra.algebra.semirings import SEMIRINGS, Semiring
 from redfuser_algebra.discover.clipped import Clip
 from redfuser_algebra.discover.form import Clipped, FusedForm, Recurred, Scaling
+from redfuser_algebra.discover.ordered import first_taken
 from redfuser_algebra.discover.scaling import Degrees, zero_later
 from redfuser_algebra.language.expr import Expr, call, const, substitute, subterms, symbol
 from redfuser_algebra.language.names import PRIME, primed, symbol_names
@@ -26,28 +27,57 @@ def equations(form: FusedForm, recurred: Recurred) -> Iterator[Equation]:
     """Of the step, of one element, of two parts, and of the result: what, left side, right side."""
     semiring = SEMIRINGS[recurred.semiring]
     carried = {component.name: component for component in form.state}
-    symbols = {part for row in recurred.entries for entry in row for part in subterms(entry) if part.op == "symbol"}
+    symbols = {part for row in (*recurred.entries, centres_of(recurred)) for entry in row for part in subterms(entry) if part.op == "symbol"}
     lifts = {part: carried[part.name].lift for part in symbols}
     joins = {part: joined(form, part.name) for part in symbols}
     later = {part: primed(part) for part in symbols}
     step = dict(recurred.steps)
     for number, (function, row) in enumerate(zip(recurred.basis, recurred.rows, strict=True), 1):
         yield f"step, row {number}", substitute(function, step), _combination(semiring, row, recurred.basis)
-    lifted = _identity(semiring, len(recurred.basis)) if recurred.between else recurred.rows
+    lifted = _identity(semiring, len(recurred.basis)) if recurred.between else _at(recurred.rows, lifts if recurred.moves else {})
     yield from _pairs("one element", _at(recurred.entries, lifts), lifted)
     parts = [_at(recurred.entries, later), recurred.entries]
     if recurred.between:
         parts.insert(1, _at(recurred.rows, dict(recurred.between)))
+    if recurred.moves:
+        parts = [_at(recurred.turned, _swapped(later)), parts[0], recurred.turned, parts[1]]
     yield from _pairs("two parts", _at(recurred.entries, joins), reduce(lambda a, b: _product(semiring, a, b), parts))
     whole = recurred.entries if not recurred.between else _product(semiring, recurred.entries, _at(recurred.rows, dict(recurred.begins)))
     value = {result.name: result.value for result in form.results}[recurred.name] if recurred.reached is None else recurred.reached
-    seen = value.args[2] if value.op == "where" and value.args[0] is call("equal", Expr("size", (), (form.axis,)), 0) else value
+    seen = value.args[2] if value.op == "where" and any(value.args[0] is each for each in _of_nothing(form.axis, recurred)) else value
     starts = [substitute(function, dict(recurred.starts)) for function in recurred.basis]
     read = _combination(semiring, whole[recurred.row], starts)
     yield "the result", seen, read if recurred.below is None else read / _combination(semiring, whole[recurred.below], starts)
     fractions = {state: fraction for state, _, fraction in recurred.fractions}
     for state, written, fraction in recurred.fractions:
         yield f"the fraction {state.name}", substitute(written, fractions), substitute(fraction, step)
+    if recurred.moves:
+        yield from _about_another(recurred, semiring)
+
+
+def _of_nothing(axis: str, recurred: Recurred) -> list[Expr]:
+    """Conditions under which a result is where it starts: no element, or none that its step is taken for."""
+    size = Expr("size", (), (axis,))
+    waits = first_taken(recurred.basis[recurred.row], dict(recurred.steps), axis)
+    return [call("equal", size, 0), *([call("less_equal", size, waits)] if waits else [])]
+
+
+def _about_another(recurred: Recurred, semiring: Semiring) -> Iterator[Equation]:
+    """Of states about the later centre: that they stand for the same, and what the functions of the basis are of them."""
+    moves = dict(recurred.moves)
+    for state, _, fraction in recurred.fractions:
+        yield f"{state.name} about another centre", substitute(primed(fraction), moves), fraction
+    for number, (function, row) in enumerate(zip(recurred.basis, recurred.turned, strict=True), 1):
+        yield f"about another centre, row {number}", substitute(function, moves), _combination(semiring, row, recurred.basis)
+
+
+def centres_of(recurred: Recurred) -> list[Expr]:
+    """The components that states are about."""
+    return list({part: part for _, moved in recurred.moves for part in subterms(moved) if part.op == "symbol" and not part.name.endswith(PRIME)})
+
+
+def _swapped(later: Mapping[Expr, Expr]) -> dict[Expr, Expr]:
+    return {**later, **{value: own for own, value in later.items()}}
 
 
 def of_clip(form: FusedForm, clip: Clipped) -> Iterator[Equation]:
@@ -65,7 +95,7 @@ def of_clip(form: FusedForm, clip: Clipped) -> Iterator[Equation]:
 
 def entries_of(recurred: Recurred) -> list[Expr]:
     """What a part holds."""
-    return [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between]
+    return [entry for row in recurred.entries for entry in row] + [value for _, value in recurred.between] + centres_of(recurred)
 
 
 def associativity(form: FusedForm, entries: Sequence[Expr]) -> Iterator[Equation]:
