@@ -5,6 +5,7 @@ holds a state; those of a warp's lanes, and then of a block's warps, become one 
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from redfuser_algebra.algebra.monoids import MONOIDS, WON
@@ -294,13 +295,20 @@ class RowFunctions:
             if end is not None:
                 self._final_values(f, symbol_names(end), done)
                 self.settled(f, update, end)
-        names = []
+        names, output_types = [], list(output_types)
+        together = self._together()
+        if together:
+            self._final_values(f, (name for place in together for name in self.names_read(place)), done)
+            self._results(f, {place: output_types[place] for place in together})
         for place, (output, type_) in enumerate(zip(self.program.outputs, output_types, strict=True)):
             self._final_values(f, self.names_read(place), done)
             if place in self.program.maps:
                 found = [(v.name, v.type) for v in self.read_by(place) if not v.columns]
                 f.returned += [Code(n, t) for n, t in found if n not in names]
                 names += [n for n, _ in found if n not in names]
+            elif place in together:
+                f.returned.append(Code(f"result_{place}", type_))
+                names.append(f"result_{place}")
             else:
                 names += self.result(f, place, output, type_)
         self.define(f, [name for name in self.variable_types() if name not in [v for v, _ in self.state]])
@@ -325,6 +333,22 @@ class RowFunctions:
         name = self.formula(f"output_{place}", output, type_)
         f.returned.append(Code(self.called(name, {f"n_{self.program.axis}": "seen"}, f), type_))
         return [f"result_{place}"]
+
+    def _together(self) -> list[int]:
+        """The outputs that a row has once, if some of them need the same reduction over columns; otherwise each is by itself."""
+        single = [place for place, axes in enumerate(self.program.output_axes)
+                  if place not in self.program.maps and not self.program.columns(axes)]
+        loops = Counter(term for place in single for term in subterms(self.program.outputs[place]) if term.op == "reduce")
+        return single if max(loops.values(), default=0) > 1 else []
+
+    def _results(self, f: DeviceFunction, types: Mapping[int, str]) -> None:
+        """One function of several outputs."""
+        function = self.kind("outputs", self, self._current)
+        for place, type_ in types.items():
+            function.returned.append(Code(in_dialect(function.code(self.program.outputs[place]).to(type_).text, self.fast), type_))
+        self.define(function)
+        call = self.called("outputs", {f"n_{self.program.axis}": "seen"}, f)
+        f.line(f"{', '.join(f'result_{place}' for place in types)} = {call}")
 
     def _final_values(self, f: DeviceFunction, names: Iterable[str], done: set[str]) -> None:
         for value in self.program.values:
