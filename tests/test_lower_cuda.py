@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+import types
 
 import numpy as np
 import pytest
@@ -56,6 +57,11 @@ def test_wrong_doors_are_named():
         fused(np.zeros(3, np.float32), backend="cuda")
 
 
+def on_device(address, length):
+    """What says that it is one row of float32 on a GPU."""
+    return types.SimpleNamespace(__cuda_array_interface__={"shape": (1, length), "typestr": "<f4", "data": (address, False), "version": 3})
+
+
 @needs_toolchain
 def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_path, capsys):
     from numba import cuda
@@ -66,9 +72,11 @@ def test_an_exported_file_says_that_there_is_no_gpu_and_plans_without_one(tmp_pa
     x, label = np.zeros((2, 5, 700), np.float32), np.zeros((2, 5), np.int64)
     launches, arguments, held, shapes = names["plan"](x, label)
     assert (launches, set(held), shapes) == ([((4, "whole"), 10, 128)], {10}, [(2, 5)]) and len(arguments) == 9
+    assert names["plan"](on_device(4, 2**31 - 2**16), label[0, :1])[3] == [(1,)]
     assert names["plan"](x[:, :, :512].copy(), label[0])[0] == [((1, "whole"), 2, 256)]
     assert names["plan"](np.zeros((5, 1 << 20), np.float32), label[0])[0] == [((8, "part"), 5 * 128, 256), ((8, "join"), 5, 256)]
-    for wrong, said in ((x.astype("f8"), "convert it"), (x[..., ::2], "contiguous"), (x[:, :3].copy(), "lengths must agree"), (x[0, 0], "it needs the axes")):
+    for wrong, said in ((x.astype("f8"), "convert it"), (x[..., ::2], "contiguous"), (x[:, :3].copy(), "lengths must agree"), (x[0, 0], "it needs the axes"),
+                        (on_device(2, 9), "multiples of 4 bytes"), (on_device(0, 2**31 - 2**16 + 1), "from 1 to 2")):
         with pytest.raises((ValueError, TypeError), match=said):
             names["plan"](wrong, label)
     if not cuda.is_available():
