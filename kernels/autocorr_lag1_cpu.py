@@ -1,4 +1,4 @@
-"""autocorr_lag1: one pass over l, 10 words of state per row, ordered merge.
+"""autocorr_lag1: one pass over l, 11 words of state per row, ordered merge.
 
 Σ_{l>1} (x_l − μ)(x_{l−1} − μ) / Σ (x_l − μ)².
 
@@ -11,11 +11,12 @@ One more element (a prime marks the new value)
     s'  = s + x[l]
     h1' = h1
     h2' = h2
-    h3' = h3 + h6·x[l]
-    h4' = h4 + h7·x[l] − h6
-    h5' = h5 − h7
-    h6' = x[l]
-    h7' = −1
+    h3' = h3
+    h4' = h4 − h7·(h1 − x[l])
+    h5' = h5 − h8·(h1 − x[l]) − h7
+    h6' = h6 − h8
+    h7' = −(h1 − x[l])
+    h8' = −1
     N'  = N + 1
     p1' = s'/N'
     δ   = p1 − p1'
@@ -25,11 +26,12 @@ Two states a and b
     s'   = s_a + s_b
     h1'  = h1_a
     h2'  = h2_a
-    h3'  = h3_a + h1_b·h6_a + h3_b
-    h4'  = h4_a + h1_b·h7_a + h2_b·h6_a + h4_b
-    h5'  = h5_a + h2_b·h7_a + h5_b
-    h6'  = h6_b
-    h7'  = h7_b
+    h3'  = h3_a
+    h4'  = h4_a + h7_a·(h2_b + h3_b·(h1_a − h1_b)) + h4_b + h5_b·(h1_a − h1_b) + h6_b·(h1_a − h1_b)²
+    h5'  = h5_a + h8_a·(h2_b + h3_b·(h1_a − h1_b)) + h3_b·h7_a + h5_b + 2·h6_b·(h1_a − h1_b)
+    h6'  = h6_a + h3_b·h8_a + h6_b
+    h7'  = h7_b + h8_b·(h1_a − h1_b)
+    h8'  = h8_b
     N'   = N_a + N_b
     p1_a = s_a/N_a
     p1_b = s_b/N_b
@@ -40,11 +42,11 @@ Two states a and b
 
 Dangers
     s3 divides and may be 0: the result is then what IEEE division gives
-    s2 is kept apart from s/N_l, which is known only at the end: it cancels where that is large against the elements' spread
+    s2 = h4 + h5·(s/N_l − h1) + h6·(s/N_l − h1)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 81552b09806e75e3b6627c9bbb7c2962ab4fde12e6e5e7b86750edb8bff6c8b0
+Certificate: sha256 b9cdff9503813844e9dcbab8f1093915d0c43011125e1940ea404586073c597e
 Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python autocorr_lag1_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -187,21 +189,23 @@ def sound(total):
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(h3, h4, h5, h6, h7, begins, x, n):
+def steps_0_of_row(h1, h4, h5, h6, h7, h8, begins, x, n):
     if begins:
         i_l = 0
-        h3, h4, h5, h6, h7 = f8(0), f8(0), f8(0), f8(x[i_l]), f8(-1)
+        h1, h4, h5, h6, h7, h8 = f8(x[i_l]), f8(0), f8(0), f8(0), f8(0), f8(-1)
     for i_l in range(begins, n):
-        t1 = f8(x[i_l]) * h6
-        t2 = h3 + t1
-        t3 = f8(x[i_l]) * h7
+        t1 = h1 - f8(x[i_l])
+        t2 = (-1.0) * t1
+        t3 = t2 * h7
         t4 = h4 + t3
-        t5 = (-1.0) * h6
-        t6 = t4 + t5
+        t5 = t2 * h8
+        t6 = h5 + t5
         t7 = (-1.0) * h7
-        t8 = h5 + t7
-        h3, h4, h5, h6, h7 = t2, t6, t8, f8(x[i_l]), f8(-1)
-    return h3, h4, h5, h6, h7
+        t8 = t6 + t7
+        t9 = (-1.0) * h8
+        t10 = h6 + t9
+        h4, h5, h6, h7, h8 = t4, t8, t10, t2, f8(-1)
+    return h1, h4, h5, h6, h7, h8
 
 
 @njit(**LOOP)
@@ -247,7 +251,7 @@ def fold_1(x, p1, n, real):
 
 
 @njit(**PART)
-def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
+def finish(s, N, p1, s3, h4, h5, n_l, h1, h6, s2):
     t1 = s / f8(N)
     p1 = t1
     t2 = p1
@@ -268,14 +272,15 @@ def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
     t17 = t16 if t6 else s3
     s3 = t17
     t18 = s / f8(n_l)
-    t19 = h4 * t18
-    t20 = h3 + t19
-    t21 = t18 * t18
-    t22 = h5 * t21
-    t23 = t20 + t22
-    s2 = t23
-    t24 = s2 / s3
-    out0 = f4(t24)
+    t19 = t18 - h1
+    t20 = h5 * t19
+    t21 = h4 + t20
+    t22 = t19 * t19
+    t23 = h6 * t22
+    t24 = t21 + t23
+    s2 = t24
+    t25 = s2 / s3
+    out0 = f4(t25)
     return p1, s3, s2, out0
 
 
@@ -294,6 +299,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
         h5 = f8(0.0)
         h6 = f8(0.0)
         h7 = f8(0.0)
+        h8 = f8(0.0)
         N = i8(0)
         s3 = f8(0.0)
         p1 = f8(0)
@@ -305,7 +311,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             old_p1 = p1
             old_N = N
             N += 1 * n
-            h3, h4, h5, h6, h7 = steps_0_of_row(h3, h4, h5, h6, h7, i8(t0 == begin), x_tile, n)
+            h1, h4, h5, h6, h7, h8 = steps_0_of_row(h1, h4, h5, h6, h7, h8, i8(t0 == begin), x_tile, n)
             r0 = fold_0(x_tile, n, f4)
             if not finite(r0):
                 r0 = fold_0(x_tile, n, f8)
@@ -320,7 +326,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
                 s3 = s3 + f8(r0)
-        p1, s3, s2, out0[b] = finish(s, N, p1, s3, h3, h4, n_l, h5, s2)
+        p1, s3, s2, out0[b] = finish(s, N, p1, s3, h4, h5, n_l, h1, h6, s2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

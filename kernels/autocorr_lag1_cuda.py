@@ -1,4 +1,4 @@
-"""autocorr_lag1: one pass over l, 10 words of state per row, ordered merge.
+"""autocorr_lag1: one pass over l, 11 words of state per row, ordered merge.
 
 Σ_{l>1} (x_l − μ)(x_{l−1} − μ) / Σ (x_l − μ)².
 
@@ -11,11 +11,12 @@ One more element (a prime marks the new value)
     s'  = s + x[l]
     h1' = h1
     h2' = h2
-    h3' = h3 + h6·x[l]
-    h4' = h4 + h7·x[l] − h6
-    h5' = h5 − h7
-    h6' = x[l]
-    h7' = −1
+    h3' = h3
+    h4' = h4 − h7·(h1 − x[l])
+    h5' = h5 − h8·(h1 − x[l]) − h7
+    h6' = h6 − h8
+    h7' = −(h1 − x[l])
+    h8' = −1
     N'  = N + 1
     p1' = s'/N'
     δ   = p1 − p1'
@@ -25,11 +26,12 @@ Two states a and b
     s'   = s_a + s_b
     h1'  = h1_a
     h2'  = h2_a
-    h3'  = h3_a + h1_b·h6_a + h3_b
-    h4'  = h4_a + h1_b·h7_a + h2_b·h6_a + h4_b
-    h5'  = h5_a + h2_b·h7_a + h5_b
-    h6'  = h6_b
-    h7'  = h7_b
+    h3'  = h3_a
+    h4'  = h4_a + h7_a·(h2_b + h3_b·(h1_a − h1_b)) + h4_b + h5_b·(h1_a − h1_b) + h6_b·(h1_a − h1_b)²
+    h5'  = h5_a + h8_a·(h2_b + h3_b·(h1_a − h1_b)) + h3_b·h7_a + h5_b + 2·h6_b·(h1_a − h1_b)
+    h6'  = h6_a + h3_b·h8_a + h6_b
+    h7'  = h7_b + h8_b·(h1_a − h1_b)
+    h8'  = h8_b
     N'   = N_a + N_b
     p1_a = s_a/N_a
     p1_b = s_b/N_b
@@ -40,11 +42,11 @@ Two states a and b
 
 Dangers
     s3 divides and may be 0: the result is then what IEEE division gives
-    s2 is kept apart from s/N_l, which is known only at the end: it cancels where that is large against the elements' spread
+    s2 = h4 + h5·(s/N_l − h1) + h6·(s/N_l − h1)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 81552b09806e75e3b6627c9bbb7c2962ab4fde12e6e5e7b86750edb8bff6c8b0
+Certificate: sha256 b9cdff9503813844e9dcbab8f1093915d0c43011125e1940ea404586073c597e
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python autocorr_lag1_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -149,53 +151,57 @@ def rebase_s3(s3, p1, p1_new, N):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, N_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old
+        return seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, N_old, s3_old
     seen = i4(seen_old + many)
     p1_old = value_p1(s_old, N_old)
-    h1, h2, h3, h4, h5, h6, h7 = h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
+    h1, h2, h3, h4, h5, h6, h7, h8 = h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old
     begins = sel(seen_old == 0, i4(1), i4(0))
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        h1, h2, h3, h4, h5, h6, h7 = f8(t1), f8(-1), f8(0), f8(0), f8(0), f8(t1), f8(-1)
+        h1, h2, h3, h4, h5, h6, h7, h8 = f8(t1), f8(0), f8(-1), f8(0), f8(0), f8(0), f8(0), f8(-1)
     for i_l in range(slots):
         if begins <= i_l and i_l < many:
-            t2 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-            h3, h4, h5, h6, h7 = h3 + f8(t2) * h6, h4 + f8(t2) * h7 + -1.0 * h6, h5 + -1.0 * h7, f8(t2), f8(-1)
+            t4 = -1.0 * (h1 - f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]))
+            h4, h5, h6, h7, h8 = h4 + t4 * h7, h5 + t4 * h8 + -1.0 * h7, h6 + -1.0 * h8, t4, f8(-1)
     s = s_old
     s_it = 0.0
     N = N_old + 1 * many
     for i_l in range(slots):
-        t11 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t11, f4(0.0)))
+        t13 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t13, f4(0.0)))
     s = s + s_it
     p1 = value_p1(s, N)
     s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
-    t13 = p1 if math.isfinite(p1) else 0.0
+    t15 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
-        t14 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t13
-        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t14 * t14, 0.0)
+        t16 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t15
+        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t16 * t16, 0.0)
     s3 = s3 + s3_it
-    return seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3
+    return seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3
 
 
 @cuda.jit(device=True)
-def merge(h1_a, h2_a, h3_a, h1_b, h6_a, h3_b, h4_a, h7_a, h2_b, h4_b, h5_a, h5_b, h6_b, h7_b):
-    t11 = h5_a + h2_b * h7_a + h5_b
-    return h1_a, h2_a, h3_a + h1_b * h6_a + h3_b, h4_a + h1_b * h7_a + h2_b * h6_a + h4_b, t11, h6_b, h7_b
+def merge(h1_a, h2_a, h3_a, h4_a, h2_b, h3_b, h1_b, h7_a, h4_b, h5_b, h6_b, h5_a, h8_a, h6_a, h7_b, h8_b):
+    t1 = h1_a - h1_b
+    t3 = h2_b + h3_b * t1
+    t19 = h5_a + t3 * h8_a + h3_b * h7_a + (h5_b + h6_b * (2.0 * t1))
+    t22 = h6_a + h3_b * h8_a + h6_b
+    t24 = h7_b + h8_b * t1
+    return h1_a, h2_a, h3_a, h4_a + t3 * h7_a + (h4_b + h5_b * t1 + h6_b * (t1 * t1)), t19, t22, t24, h8_b
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, N_old, s3_old, width, lane):
+def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old, N_old, s3_old, width, lane):
     seen = sum_over(seen_old, width)
     p1_old = value_p1(s_old, N_old)
-    many, h1, h2, h3, h4, h5, h6, h7 = seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
+    many, h1, h2, h3, h4, h5, h6, h7, h8 = seen_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, h8_old
     for step in range(5):
         by = 1 << step
         if by < width:
@@ -208,6 +214,7 @@ def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_
             h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
             h6_b = cuda.shfl_xor_sync(4294967295, h6, by)
             h7_b = cuda.shfl_xor_sync(4294967295, h7, by)
+            h8_b = cuda.shfl_xor_sync(4294967295, h8, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
             h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
@@ -216,16 +223,17 @@ def combine(seen_old, s_old, h1_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_
             h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
             h6_a, h6_b = sel(ahead, h6, h6_b), sel(ahead, h6_b, h6)
             h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
+            h8_a, h8_b = sel(ahead, h8, h8_b), sel(ahead, h8_b, h8)
             if many_a > 0 and many_b > 0:
-                h1, h2, h3, h4, h5, h6, h7 = merge(h1_a, h2_a, h3_a, h1_b, h6_a, h3_b, h4_a, h7_a, h2_b, h4_b, h5_a, h5_b, h6_b, h7_b)
+                h1, h2, h3, h4, h5, h6, h7, h8 = merge(h1_a, h2_a, h3_a, h4_a, h2_b, h3_b, h1_b, h7_a, h4_b, h5_b, h6_b, h5_a, h8_a, h6_a, h7_b, h8_b)
             else:
-                h1, h2, h3, h4, h5, h6, h7 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b)
+                h1, h2, h3, h4, h5, h6, h7, h8 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b), sel(many_a > 0, h8_a, h8_b)
             many = i4(many_a + many_b)
     s = sum_over(s_old, width)
     N = sum_over(N_old, width)
     p1 = value_p1(s, N)
     s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
-    return seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3
+    return seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3
 
 
 @cuda.jit(device=True)
@@ -239,9 +247,9 @@ def settle_s3(p1, s3, N):
 
 
 @cuda.jit(device=True)
-def value_s2(h3, h4, s, n_l, h5):
-    t1 = s / f8(n_l)
-    return h3 + h4 * t1 + h5 * (t1 * t1)
+def value_s2(h4, h5, s, n_l, h1, h6):
+    t2 = s / f8(n_l) - h1
+    return h4 + h5 * t2 + h6 * (t2 * t2)
 
 
 @cuda.jit(device=True)
@@ -250,10 +258,10 @@ def output_0(s2, s3):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3):
+def finish(seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3):
     p1 = value_p1(s, N)
     s3 = settle_s3(p1, s3, N)
-    s2 = value_s2(h3, h4, s, seen, h5)
+    s2 = value_s2(h4, h5, s, seen, h1, h6)
     return output_0(s2, s3)
 
 
@@ -268,7 +276,7 @@ def make(warps, stage, slots):
     room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_h1, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_N, part_s3, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_h1, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_h8, part_N, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -284,7 +292,7 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
-        seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, i8(0), 0.0
+        seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, i8(0), 0.0
         first, more = i8(0), True
         while more:
             if joins:
@@ -299,6 +307,7 @@ def make(warps, stage, slots):
                 h5 = sel(there, part_h5[place], 0.0)
                 h6 = sel(there, part_h6[place], 0.0)
                 h7 = sel(there, part_h7[place], 0.0)
+                h8 = sel(there, part_h8[place], 0.0)
                 N = sel(there, part_N[place], i8(0))
                 s3 = sel(there, part_s3[place], 0.0)
             else:
@@ -307,8 +316,8 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = fold(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
-            seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, 32, lane)
+                seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3 = fold(seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_s = cuda.shared.array(32, f8)
             shared_h1 = cuda.shared.array(32, f8)
@@ -318,6 +327,7 @@ def make(warps, stage, slots):
             shared_h5 = cuda.shared.array(32, f8)
             shared_h6 = cuda.shared.array(32, f8)
             shared_h7 = cuda.shared.array(32, f8)
+            shared_h8 = cuda.shared.array(32, f8)
             shared_N = cuda.shared.array(32, i8)
             shared_s3 = cuda.shared.array(32, f8)
             if not alone:
@@ -331,6 +341,7 @@ def make(warps, stage, slots):
                     shared_h5[warp] = h5
                     shared_h6[warp] = h6
                     shared_h7[warp] = h7
+                    shared_h8[warp] = h8
                     shared_N[warp] = N
                     shared_s3[warp] = s3
                 cuda.syncthreads()
@@ -344,9 +355,10 @@ def make(warps, stage, slots):
                     h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
                     h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
                     h7 = sel(lane < warps, shared_h7[lane % warps], 0.0)
+                    h8 = sel(lane < warps, shared_h8[lane % warps], 0.0)
                     N = sel(lane < warps, shared_N[lane % warps], i8(0))
                     s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                    seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3, warps, lane)
+                    seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3 = combine(seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
@@ -358,6 +370,7 @@ def make(warps, stage, slots):
             h5 = sel(thread == 0, h5, 0.0)
             h6 = sel(thread == 0, h6, 0.0)
             h7 = sel(thread == 0, h7, 0.0)
+            h8 = sel(thread == 0, h8, 0.0)
             N = sel(thread == 0, N, i8(0))
             s3 = sel(thread == 0, s3, 0.0)
         if splits:
@@ -371,10 +384,11 @@ def make(warps, stage, slots):
                 part_h5[item * parts + part] = h5
                 part_h6[item * parts + part] = h6
                 part_h7[item * parts + part] = h7
+                part_h8[item * parts + part] = h8
                 part_N[item * parts + part] = N
                 part_s3[item * parts + part] = s3
         elif warp == 0 or alone:
-            result_0 = finish(seen, s, h1, h2, h3, h4, h5, h6, h7, N, s3)
+            result_0 = finish(seen, s, h1, h2, h3, h4, h5, h6, h7, h8, N, s3)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 
@@ -384,7 +398,7 @@ def make(warps, stage, slots):
 AXES = {'x': ('l',)}
 DTYPES = {'x': np.float32}
 OUTPUTS = [((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.int64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.int64, ()), (np.float64, ())]
 
 
 def checked(arrays):
@@ -400,7 +414,8 @@ def checked(arrays):
         for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
                              (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
                              (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
-                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (there["data"][0] % dtype.itemsize == 0, f"its elements are not at multiples of {dtype.itemsize} bytes; make a copy of it"),
+                             (all(0 < size <= 2**31 - 2**16 for size in shape), "each axis needs from 1 to 2^31 - 2^16 elements; reduce parts of it"),
                              (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
                              (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
             if not right:

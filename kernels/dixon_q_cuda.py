@@ -203,7 +203,7 @@ def combine(seen_old, width, top, top_at, n_t, top2, top2_at):
 
 
 @cuda.jit(device=True)
-def output_0(top, n_t, top2):
+def outputs(top, n_t, top2):
     t1 = -inf
     for i_t in range(n_t):
         t1 = larger(t1, top[i_t])
@@ -213,26 +213,17 @@ def output_0(top, n_t, top2):
     t4 = inf
     for i_t in range(n_t):
         t4 = smaller(t4, -top2[i_t])
-    return f4((t1 - t2) / (t1 - t4))
-
-
-@cuda.jit(device=True)
-def output_1(top2, n_t, top):
-    t1 = -inf
+    t6 = t1 - t4
+    t8 = -inf
     for i_t in range(n_t):
-        t1 = larger(t1, -top2[i_t])
-    t3 = inf
-    for i_t in range(n_t):
-        t3 = smaller(t3, -top2[i_t])
-    t6 = -inf
-    for i_t in range(n_t):
-        t6 = larger(t6, top[i_t])
-    return f4((t1 - t3) / (t6 - t3))
+        t8 = larger(t8, -top2[i_t])
+    return f4((t1 - t2) / t6), f4((t8 - t4) / t6)
 
 
 @cuda.jit(device=True)
 def finish(seen, top, n_t, top2):
-    return output_0(top, n_t, top2), output_1(top2, n_t, top)
+    result_0, result_1 = outputs(top, n_t, top2)
+    return result_0, result_1
 
 
 @cuda.jit(device=True)
@@ -386,7 +377,8 @@ def checked(arrays):
         for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
                              (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
                              (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
-                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (there["data"][0] % dtype.itemsize == 0, f"its elements are not at multiples of {dtype.itemsize} bytes; make a copy of it"),
+                             (all(0 < size <= 2**31 - 2**16 for size in shape), "each axis needs from 1 to 2^31 - 2^16 elements; reduce parts of it"),
                              (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
                              (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
             if not right:

@@ -1,4 +1,4 @@
-"""kpss_statistic: one pass over l, 8 words of state per row, ordered merge.
+"""kpss_statistic: one pass over l, 10 words of state per row, ordered merge.
 
 Σ_l (Σ_{t≤l} (x_t − μ))² / (N² σ²).
 
@@ -9,24 +9,28 @@ The operator
 
 One more element (a prime marks the new value)
     s'  = s + x[l]
+    h1' = h1
     N'  = N + 1
-    h1' = h1 + 2·s + 2·x[l]
-    h2' = h2 − 2·N − 2
-    h3' = h3 + s² + 2·s·x[l] + x[l]²
-    h4' = h4 − s·N − N·s − 2·N·x[l] − 2·s − 2·x[l]
-    h5' = h5 + N² + 2·N + 1
+    h2' = h2 + 2·h7 − 2·(h1 − x[l])
+    h3' = h3 − 2·N − 2
+    h4' = h4 + h7² − 2·h7·(h1 − x[l]) + (h1 − x[l])²
+    h5' = h5 − h7·N − N·h7 + 2·N·(h1 − x[l]) − 2·h7 + 2·(h1 − x[l])
+    h6' = h6 + N² + 2·N + 1
+    h7' = h7 − h1 + x[l]
     p1' = s'/N'
     δ   = p1 − p1'
     s3' = s3 + δ²·N + (x[l] − p1')²
 
 Two states a and b
     s'   = s_a + s_b
+    h1'  = h1_a
     N'   = N_a + N_b
-    h1'  = h1_a + 2·N_b·s_a + h1_b
-    h2'  = h2_a − 2·N_b·N_a + h2_b
-    h3'  = h3_a + N_b·s_a² + h1_b·s_a + h3_b
-    h4'  = h4_a + N_b·(−s_a·N_a − N_a·s_a) − h1_b·N_a + h2_b·s_a + h4_b
-    h5'  = h5_a + N_b·N_a² − h2_b·N_a + h5_b
+    h2'  = h2_a + 2·N_b·h7_a + h2_b + h3_b·(h1_a − h1_b)
+    h3'  = h3_a − 2·N_b·N_a + h3_b
+    h4'  = h4_a + N_b·h7_a² + h7_a·(h2_b + h3_b·(h1_a − h1_b)) + h4_b + h5_b·(h1_a − h1_b) + h6_b·(h1_a − h1_b)²
+    h5'  = h5_a + N_b·(−h7_a·N_a − N_a·h7_a) − N_a·(h2_b + h3_b·(h1_a − h1_b)) + h3_b·h7_a + h5_b + 2·h6_b·(h1_a − h1_b)
+    h6'  = h6_a + N_b·N_a² − h3_b·N_a + h6_b
+    h7'  = h7_a + h7_b − N_b·(h1_a − h1_b)
     p1_a = s_a/N_a
     p1_b = s_b/N_b
     p1'  = s'/N'
@@ -36,11 +40,11 @@ Two states a and b
 
 Dangers
     s3/N_l divides and may be 0: the result is then what IEEE division gives
-    s2 is kept apart from s/N_l, which is known only at the end: it cancels where that is large against the elements' spread
+    s2 = h4 + h5·(s/N_l − h1) + h6·(s/N_l − h1)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 9bca794ec3cee68e480ff2cdfc1391240e52499d3575930c3d0bc9b3ec7abb80
+Certificate: sha256 05d7c7eae06309fdc1f0e4e95e0f0e918b38a3b5f7c3ea737411f29f37626666
 Schedule: tiles of 2048 along l, rows shared between threads
 Needs NumPy and Numba.  `python kpss_statistic_cpu.py` checks it.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -153,10 +157,27 @@ def ahead(tile, first, count, apart, pages, line):
 
 
 @njit(**PART)
+def minus(a, b):
+    """a − b, for sums whose order is free: differences are taken first."""
+    return a - b
+
+
+@njit(**PART)
 def apart(x, pivot, real):
     """x − pivot with a pivot in float64: as that and what it lacks, it is two numbers of the type."""
     near = real(pivot)
     return (x - near) - (real(pivot - f8(near)) if finite(near) else real(0.0))
+
+
+@njit(**PART)
+def middle(x):
+    """A number near the first elements of an array."""
+    total = 0.0
+    first = x.size if x.size < 64 else 64
+    for place in range(first):
+        total += f8(x[place])
+    near = f4(total / first)
+    return anchored(near)
 
 
 @njit(**PART)
@@ -166,42 +187,52 @@ def sound(total):
 
 
 @njit(**PART, fastmath={"contract"})
-def steps_0_of_row(s, N, h3, h4, h5, begins, x, n):
+def steps_0_of_row(h1, N, h4, h5, h6, h7, begins, x, n):
     if begins:
         i_l = 0
-        t1 = f8(x[i_l]) * f8(x[i_l])
-        t2 = -f8(x[i_l])
-        t3 = 2.0 * t2
-        s, N, h3, h4, h5 = f8(x[i_l]), f8(1), t1, t3, f8(1)
+        h1, N, h4, h5, h6, h7 = f8(x[i_l]), f8(1), f8(0), f8(0), f8(1), f8(0)
+    t26 = -1
     for i_l in range(begins, n):
-        t4 = s + f8(x[i_l])
-        t5 = N + 1.0
-        t6 = s * s
-        t7 = h3 + t6
-        t8 = 2.0 * f8(x[i_l])
-        t9 = t8 * s
-        t10 = t7 + t9
-        t11 = f8(x[i_l]) * f8(x[i_l])
-        t12 = t10 + t11
-        t13 = -N
-        t14 = s * t13
-        t15 = t13 * s
+        t1 = N + 1.0
+        t2 = h7 * h7
+        t3 = h4 + t2
+        t4 = h1 - f8(x[i_l])
+        t5 = (-2.0) * t4
+        t6 = t5 * h7
+        t7 = t3 + t6
+        t8 = t4 * t4
+        t9 = t7 + t8
+        t10 = -N
+        t11 = h7 * t10
+        t12 = t10 * h7
+        t13 = t11 + t12
+        t14 = h5 + t13
+        t15 = t5 * t10
         t16 = t14 + t15
-        t17 = h4 + t16
-        t18 = t8 * t13
-        t19 = t17 + t18
-        t20 = (-2.0) * s
-        t21 = t19 + t20
-        t22 = -f8(x[i_l])
-        t23 = 2.0 * t22
-        t24 = t21 + t23
-        t25 = t13 * t13
-        t26 = h5 + t25
-        t27 = (-2.0) * t13
-        t28 = t26 + t27
-        t29 = t28 + 1.0
-        s, N, h3, h4, h5 = t4, t5, t12, t24, t29
-    return s, N, h3, h4, h5
+        t17 = (-2.0) * h7
+        t18 = t16 + t17
+        t19 = 2.0 * t4
+        t20 = t18 + t19
+        t21 = t10 * t10
+        t22 = h6 + t21
+        t23 = (-2.0) * t10
+        t24 = t22 + t23
+        t25 = t24 + 1.0
+        t27 = f8(t26) * t4
+        t28 = h7 + t27
+        N, h4, h5, h6, h7 = t1, t9, t20, t25, t28
+    return h1, N, h4, h5, h6, h7
+
+
+@njit(**LOOP)
+def fold_0(x, n, real):
+    wide_vectors()
+    s = real(0.0)
+    c0 = middle(x)
+    for i_l in range(n):
+        s = s + minus(real(x[i_l]), c0)
+    s = f8(s) + f8(n) * f8(c0)
+    return s
 
 
 @njit(**PART)
@@ -236,7 +267,7 @@ def fold_1(x, p1, n, real):
 
 
 @njit(**PART)
-def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
+def finish(s, N, p1, s3, h4, h5, n_l, h1, h6, s2):
     t1 = s / N
     p1 = t1
     t2 = p1
@@ -257,17 +288,18 @@ def finish(s, N, p1, s3, h3, h4, n_l, h5, s2):
     t17 = t16 if t6 else s3
     s3 = t17
     t18 = s / f8(n_l)
-    t19 = h4 * t18
-    t20 = h3 + t19
-    t21 = t18 * t18
-    t22 = h5 * t21
-    t23 = t20 + t22
-    s2 = t23
-    t24 = n_l * n_l
-    t25 = s2 / f8(t24)
-    t26 = s3 / f8(n_l)
-    t27 = t25 / t26
-    out0 = f4(t27)
+    t19 = t18 - h1
+    t20 = h5 * t19
+    t21 = h4 + t20
+    t22 = t19 * t19
+    t23 = h6 * t22
+    t24 = t21 + t23
+    s2 = t24
+    t25 = n_l * n_l
+    t26 = s2 / f8(t25)
+    t27 = s3 / f8(n_l)
+    t28 = t26 / t27
+    out0 = f4(t28)
     return p1, s3, s2, out0
 
 
@@ -279,12 +311,14 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
         rest = item
         b = rest
         s = f8(0.0)
-        N = f8(0.0)
         h1 = f8(0.0)
+        N = f8(0.0)
         h2 = f8(0.0)
         h3 = f8(0.0)
         h4 = f8(0.0)
         h5 = f8(0.0)
+        h6 = f8(0.0)
+        h7 = f8(0.0)
         s3 = f8(0.0)
         p1 = f8(0)
         s2 = f8(0)
@@ -294,7 +328,11 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
             x_tile = x[b_x[b], t0:t0 + n]
             old_p1 = p1
             old_N = N
-            s, N, h3, h4, h5 = steps_0_of_row(s, N, h3, h4, h5, i8(t0 == begin), x_tile, n)
+            h1, N, h4, h5, h6, h7 = steps_0_of_row(h1, N, h4, h5, h6, h7, i8(t0 == begin), x_tile, n)
+            r0 = fold_0(x_tile, n, f4)
+            if not finite(r0):
+                r0 = fold_0(x_tile, n, f8)
+            s = s + f8(r0)
             p1 = value_1(s, N)
             if t0 > begin:
                 s3 = rebase_1(s3, old_p1, p1, old_N)
@@ -305,7 +343,7 @@ def sweep(first, last, tile, block, b_x, x, n_l, out0):
                 if not sound(r0):
                     r0 = fold_1(x_tile[at:at + piece], p1, piece, f8)
                 s3 = s3 + f8(r0)
-        p1, s3, s2, out0[b] = finish(s, N, p1, s3, h3, h4, n_l, h5, s2)
+        p1, s3, s2, out0[b] = finish(s, N, p1, s3, h4, h5, n_l, h1, h6, s2)
 
 
 @njit(cache=True, parallel=True, error_model="numpy")

@@ -1,4 +1,4 @@
-"""kpss_statistic: one pass over l, 8 words of state per row, ordered merge.
+"""kpss_statistic: one pass over l, 10 words of state per row, ordered merge.
 
 Σ_l (Σ_{t≤l} (x_t − μ))² / (N² σ²).
 
@@ -9,24 +9,28 @@ The operator
 
 One more element (a prime marks the new value)
     s'  = s + x[l]
+    h1' = h1
     N'  = N + 1
-    h1' = h1 + 2·s + 2·x[l]
-    h2' = h2 − 2·N − 2
-    h3' = h3 + s² + 2·s·x[l] + x[l]²
-    h4' = h4 − s·N − N·s − 2·N·x[l] − 2·s − 2·x[l]
-    h5' = h5 + N² + 2·N + 1
+    h2' = h2 + 2·h7 − 2·(h1 − x[l])
+    h3' = h3 − 2·N − 2
+    h4' = h4 + h7² − 2·h7·(h1 − x[l]) + (h1 − x[l])²
+    h5' = h5 − h7·N − N·h7 + 2·N·(h1 − x[l]) − 2·h7 + 2·(h1 − x[l])
+    h6' = h6 + N² + 2·N + 1
+    h7' = h7 − h1 + x[l]
     p1' = s'/N'
     δ   = p1 − p1'
     s3' = s3 + δ²·N + (x[l] − p1')²
 
 Two states a and b
     s'   = s_a + s_b
+    h1'  = h1_a
     N'   = N_a + N_b
-    h1'  = h1_a + 2·N_b·s_a + h1_b
-    h2'  = h2_a − 2·N_b·N_a + h2_b
-    h3'  = h3_a + N_b·s_a² + h1_b·s_a + h3_b
-    h4'  = h4_a + N_b·(−s_a·N_a − N_a·s_a) − h1_b·N_a + h2_b·s_a + h4_b
-    h5'  = h5_a + N_b·N_a² − h2_b·N_a + h5_b
+    h2'  = h2_a + 2·N_b·h7_a + h2_b + h3_b·(h1_a − h1_b)
+    h3'  = h3_a − 2·N_b·N_a + h3_b
+    h4'  = h4_a + N_b·h7_a² + h7_a·(h2_b + h3_b·(h1_a − h1_b)) + h4_b + h5_b·(h1_a − h1_b) + h6_b·(h1_a − h1_b)²
+    h5'  = h5_a + N_b·(−h7_a·N_a − N_a·h7_a) − N_a·(h2_b + h3_b·(h1_a − h1_b)) + h3_b·h7_a + h5_b + 2·h6_b·(h1_a − h1_b)
+    h6'  = h6_a + N_b·N_a² − h3_b·N_a + h6_b
+    h7'  = h7_a + h7_b − N_b·(h1_a − h1_b)
     p1_a = s_a/N_a
     p1_b = s_b/N_b
     p1'  = s'/N'
@@ -36,11 +40,11 @@ Two states a and b
 
 Dangers
     s3/N_l divides and may be 0: the result is then what IEEE division gives
-    s2 is kept apart from s/N_l, which is known only at the end: it cancels where that is large against the elements' spread
+    s2 = h4 + h5·(s/N_l − h1) + h6·(s/N_l − h1)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference
-Certificate: sha256 9bca794ec3cee68e480ff2cdfc1391240e52499d3575930c3d0bc9b3ec7abb80
+Certificate: sha256 05d7c7eae06309fdc1f0e4e95e0f0e918b38a3b5f7c3ea737411f29f37626666
 Real numbers: float32.  A row is shared by the threads of a warp, of a block, or of several.
 Needs NumPy and numba-cuda; `python kpss_statistic_cuda.py` checks it on a GPU.
 Written by `redfuser export`; changes are lost when it is written again.
@@ -145,83 +149,96 @@ def rebase_s3(s3, p1, p1_new, N):
 
 
 @cuda.jit(device=True)
-def fold(seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
+def fold(seen_old, s_old, h1_old, N_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, s3_old, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x):
     many = i4(0)
     for slot in range(slots):
         many = i4(many + sel(i4(first + thread * slots + slot) < i4(length), i4(1), i4(0)))
     if many == 0:
-        return seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old
+        return seen_old, s_old, h1_old, N_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, s3_old
     seen = i4(seen_old + many)
     p1_old = value_p1(s_old, N_old)
-    s, N, h1, h2, h3, h4, h5 = s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old
+    h1, N, h2, h3, h4, h5, h6, h7 = h1_old, N_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
     begins = sel(seen_old == 0, i4(1), i4(0))
+    t34 = -1
     if begins > 0:
         i_l = i4(0)
         t1 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-        t5 = f8(f4(2.0)) * f8(-t1)
-        s, N, h1, h2, h3, h4, h5 = f8(t1), f8(1), f8(f4(2.0)) * f8(t1), f8(-2), f8(t1) * f8(t1), t5, f8(1)
+        h1, N, h2, h3, h4, h5, h6, h7 = f8(t1), f8(1), f8(0), f8(-2), f8(0), f8(0), f8(1), f8(0)
     for i_l in range(slots):
         if begins <= i_l and i_l < many:
-            t6 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
-            t11 = f8(f4(2.0)) * f8(t6)
-            t13 = -N
-            t22 = h3 + s * s + t11 * s + f8(t6) * f8(t6)
-            t33 = h4 + (s * t13 + t13 * s) + t11 * t13 + -2.0 * s + f8(f4(2.0)) * f8(-t6)
-            t38 = h5 + t13 * t13 + -2.0 * t13 + 1.0
-            s, N, h1, h2, h3, h4, h5 = s + f8(t6), N + 1.0, h1 + 2.0 * s + t11, h2 + 2.0 * t13 + -2.0, t22, t33, t38
+            t6 = h1 - f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)])
+            t7 = -2.0 * t6
+            t9 = -N
+            t18 = h4 + h7 * h7 + t7 * h7 + t6 * t6
+            t28 = h5 + (h7 * t9 + t9 * h7) + t7 * t9 + -2.0 * h7 + 2.0 * t6
+            t33 = h6 + t9 * t9 + -2.0 * t9 + 1.0
+            t36 = h7 + f8(t34) * t6
+            N, h2, h3, h4, h5, h6, h7 = N + 1.0, h2 + 2.0 * h7 + t7, h3 + 2.0 * t9 + -2.0, t18, t28, t33, t36
+    s = s_old
+    s_it = 0.0
+    for i_l in range(slots):
+        t37 = cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]
+        s_it = s_it + f8(sel(i4(first + thread * slots + i_l) < i4(length), t37, f4(0.0)))
+    s = s + s_it
     p1 = value_p1(s, N)
     s3 = rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else s3_old
     s3_it = 0.0
-    t40 = p1 if math.isfinite(p1) else 0.0
+    t39 = p1 if math.isfinite(p1) else 0.0
     for i_l in range(slots):
-        t41 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t40
-        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t41 * t41, 0.0)
+        t40 = f8(cells_x[cell(thread * slots + i_l, 1, skew_x, shift_x, mask_x)]) - t39
+        s3_it = s3_it + sel(i4(first + thread * slots + i_l) < i4(length), t40 * t40, 0.0)
     s3 = s3 + s3_it
-    return seen, s, N, h1, h2, h3, h4, h5, s3
+    return seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3
 
 
 @cuda.jit(device=True)
-def merge(s_a, s_b, N_a, N_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b):
-    t7 = -N_a
-    t17 = h3_a + N_b * (s_a * s_a) + h1_b * s_a + h3_b
-    t27 = h4_a + N_b * (s_a * t7 + t7 * s_a) + h1_b * t7 + h2_b * s_a + h4_b
-    t33 = h5_a + N_b * (t7 * t7) + h2_b * t7 + h5_b
-    return s_a + s_b, N_a + N_b, h1_a + N_b * (2.0 * s_a) + h1_b, h2_a + N_b * (2.0 * t7) + h2_b, t17, t27, t33
+def merge(h1_a, N_a, N_b, h2_a, h7_a, h2_b, h3_b, h1_b, h3_a, h4_a, h4_b, h5_b, h6_b, h5_a, h6_a, h7_b):
+    t5 = h1_a - h1_b
+    t7 = h2_b + h3_b * t5
+    t9 = -N_a
+    t24 = h4_a + N_b * (h7_a * h7_a) + t7 * h7_a + (h4_b + h5_b * t5 + h6_b * (t5 * t5))
+    t37 = h5_a + N_b * (h7_a * t9 + t9 * h7_a) + t7 * t9 + h3_b * h7_a + (h5_b + h6_b * (2.0 * t5))
+    t43 = h6_a + N_b * (t9 * t9) + h3_b * t9 + h6_b
+    t47 = h7_a + (h7_b + -N_b * t5)
+    return h1_a, N_a + N_b, h2_a + N_b * (2.0 * h7_a) + t7, h3_a + N_b * (2.0 * t9) + h3_b, t24, t37, t43, t47
 
 
 @cuda.jit(device=True)
-def combine(seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old, s3_old, width, lane):
+def combine(seen_old, s_old, h1_old, N_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old, s3_old, width, lane):
     seen = sum_over(seen_old, width)
     p1_old = value_p1(s_old, N_old)
-    many, s, N, h1, h2, h3, h4, h5 = seen_old, s_old, N_old, h1_old, h2_old, h3_old, h4_old, h5_old
+    many, h1, N, h2, h3, h4, h5, h6, h7 = seen_old, h1_old, N_old, h2_old, h3_old, h4_old, h5_old, h6_old, h7_old
     for step in range(5):
         by = 1 << step
         if by < width:
             ahead = lane & by == 0
             many_b = cuda.shfl_xor_sync(4294967295, many, by)
-            s_b = cuda.shfl_xor_sync(4294967295, s, by)
-            N_b = cuda.shfl_xor_sync(4294967295, N, by)
             h1_b = cuda.shfl_xor_sync(4294967295, h1, by)
+            N_b = cuda.shfl_xor_sync(4294967295, N, by)
             h2_b = cuda.shfl_xor_sync(4294967295, h2, by)
             h3_b = cuda.shfl_xor_sync(4294967295, h3, by)
             h4_b = cuda.shfl_xor_sync(4294967295, h4, by)
             h5_b = cuda.shfl_xor_sync(4294967295, h5, by)
+            h6_b = cuda.shfl_xor_sync(4294967295, h6, by)
+            h7_b = cuda.shfl_xor_sync(4294967295, h7, by)
             many_a, many_b = sel(ahead, many, many_b), sel(ahead, many_b, many)
-            s_a, s_b = sel(ahead, s, s_b), sel(ahead, s_b, s)
-            N_a, N_b = sel(ahead, N, N_b), sel(ahead, N_b, N)
             h1_a, h1_b = sel(ahead, h1, h1_b), sel(ahead, h1_b, h1)
+            N_a, N_b = sel(ahead, N, N_b), sel(ahead, N_b, N)
             h2_a, h2_b = sel(ahead, h2, h2_b), sel(ahead, h2_b, h2)
             h3_a, h3_b = sel(ahead, h3, h3_b), sel(ahead, h3_b, h3)
             h4_a, h4_b = sel(ahead, h4, h4_b), sel(ahead, h4_b, h4)
             h5_a, h5_b = sel(ahead, h5, h5_b), sel(ahead, h5_b, h5)
+            h6_a, h6_b = sel(ahead, h6, h6_b), sel(ahead, h6_b, h6)
+            h7_a, h7_b = sel(ahead, h7, h7_b), sel(ahead, h7_b, h7)
             if many_a > 0 and many_b > 0:
-                s, N, h1, h2, h3, h4, h5 = merge(s_a, s_b, N_a, N_b, h1_a, h1_b, h2_a, h2_b, h3_a, h3_b, h4_a, h4_b, h5_a, h5_b)
+                h1, N, h2, h3, h4, h5, h6, h7 = merge(h1_a, N_a, N_b, h2_a, h7_a, h2_b, h3_b, h1_b, h3_a, h4_a, h4_b, h5_b, h6_b, h5_a, h6_a, h7_b)
             else:
-                s, N, h1, h2, h3, h4, h5 = sel(many_a > 0, s_a, s_b), sel(many_a > 0, N_a, N_b), sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b)
+                h1, N, h2, h3, h4, h5, h6, h7 = sel(many_a > 0, h1_a, h1_b), sel(many_a > 0, N_a, N_b), sel(many_a > 0, h2_a, h2_b), sel(many_a > 0, h3_a, h3_b), sel(many_a > 0, h4_a, h4_b), sel(many_a > 0, h5_a, h5_b), sel(many_a > 0, h6_a, h6_b), sel(many_a > 0, h7_a, h7_b)
             many = i4(many_a + many_b)
+    s = sum_over(s_old, width)
     p1 = value_p1(s, N)
     s3 = sum_over(rebase_s3(s3_old, p1_old, p1, N_old) if seen_old > 0 else 0.0, width)
-    return seen, s, N, h1, h2, h3, h4, h5, s3
+    return seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3
 
 
 @cuda.jit(device=True)
@@ -234,9 +251,9 @@ def settle_s3(p1, s3, N):
 
 
 @cuda.jit(device=True)
-def value_s2(h3, h4, s, n_l, h5):
-    t1 = s / f8(n_l)
-    return h3 + h4 * t1 + h5 * (t1 * t1)
+def value_s2(h4, h5, s, n_l, h1, h6):
+    t2 = s / f8(n_l) - h1
+    return h4 + h5 * t2 + h6 * (t2 * t2)
 
 
 @cuda.jit(device=True)
@@ -245,10 +262,10 @@ def output_0(s2, n_l, s3):
 
 
 @cuda.jit(device=True)
-def finish(seen, s, N, h1, h2, h3, h4, h5, s3):
+def finish(seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3):
     p1 = value_p1(s, N)
     s3 = settle_s3(p1, s3, N)
-    s2 = value_s2(h3, h4, s, seen, h5)
+    s2 = value_s2(h4, h5, s, seen, h1, h6)
     return output_0(s2, seen, s3)
 
 
@@ -263,7 +280,7 @@ def make(warps, stage, slots):
     room_x = max(steps_x * span, 1)
 
     @cuda.jit(launch_bounds=(32 * max(warps, ROWS if alone else 1), 1))
-    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_N, part_h1, part_h2, part_h3, part_h4, part_h5, part_s3, out_0):
+    def kernel(x, s_x, n_l, items, parts, piece, part_seen, part_s, part_h1, part_N, part_h2, part_h3, part_h4, part_h5, part_h6, part_h7, part_s3, out_0):
         thread = i8(cuda.threadIdx.x)
         lane, warp = thread & 31, thread >> 5 & warps - 1
         item, part = i8(cuda.blockIdx.x), i8(0)
@@ -279,7 +296,7 @@ def make(warps, stage, slots):
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         cells_x = cuda.shared.array(room_x, f4)
-        seen, s, N, h1, h2, h3, h4, h5, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3 = i4(0), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         first, more = i8(0), True
         while more:
             if joins:
@@ -287,12 +304,14 @@ def make(warps, stage, slots):
                 place = row * parts + sel(there, thread, i8(0))
                 seen = sel(there, part_seen[place], i4(0))
                 s = sel(there, part_s[place], 0.0)
-                N = sel(there, part_N[place], 0.0)
                 h1 = sel(there, part_h1[place], 0.0)
+                N = sel(there, part_N[place], 0.0)
                 h2 = sel(there, part_h2[place], 0.0)
                 h3 = sel(there, part_h3[place], 0.0)
                 h4 = sel(there, part_h4[place], 0.0)
                 h5 = sel(there, part_h5[place], 0.0)
+                h6 = sel(there, part_h6[place], 0.0)
+                h7 = sel(there, part_h7[place], 0.0)
                 s3 = sel(there, part_s3[place], 0.0)
             else:
                 cuda.syncthreads()
@@ -300,64 +319,74 @@ def make(warps, stage, slots):
                 skew_x = lead // SIZE % (32 // SIZE)
                 stage_real(cells_x, lead - skew_x * SIZE, skew_x, skew_x + min(slots * span, length - first) * words_x, steps_x, shift_x, mask_x, thread, span)
                 cuda.syncthreads()
-                seen, s, N, h1, h2, h3, h4, h5, s3 = fold(seen, s, N, h1, h2, h3, h4, h5, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
-            seen, s, N, h1, h2, h3, h4, h5, s3 = combine(seen, s, N, h1, h2, h3, h4, h5, s3, 32, lane)
+                seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3 = fold(seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3, slots, first, thread, length, cells_x, skew_x, shift_x, mask_x)
+            seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3 = combine(seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3, 32, lane)
             shared_seen = cuda.shared.array(32, i4)
             shared_s = cuda.shared.array(32, f8)
-            shared_N = cuda.shared.array(32, f8)
             shared_h1 = cuda.shared.array(32, f8)
+            shared_N = cuda.shared.array(32, f8)
             shared_h2 = cuda.shared.array(32, f8)
             shared_h3 = cuda.shared.array(32, f8)
             shared_h4 = cuda.shared.array(32, f8)
             shared_h5 = cuda.shared.array(32, f8)
+            shared_h6 = cuda.shared.array(32, f8)
+            shared_h7 = cuda.shared.array(32, f8)
             shared_s3 = cuda.shared.array(32, f8)
             if not alone:
                 if lane == 0:
                     shared_seen[warp] = seen
                     shared_s[warp] = s
-                    shared_N[warp] = N
                     shared_h1[warp] = h1
+                    shared_N[warp] = N
                     shared_h2[warp] = h2
                     shared_h3[warp] = h3
                     shared_h4[warp] = h4
                     shared_h5[warp] = h5
+                    shared_h6[warp] = h6
+                    shared_h7[warp] = h7
                     shared_s3[warp] = s3
                 cuda.syncthreads()
                 if warp == 0:
                     seen = sel(lane < warps, shared_seen[lane % warps], i4(0))
                     s = sel(lane < warps, shared_s[lane % warps], 0.0)
-                    N = sel(lane < warps, shared_N[lane % warps], 0.0)
                     h1 = sel(lane < warps, shared_h1[lane % warps], 0.0)
+                    N = sel(lane < warps, shared_N[lane % warps], 0.0)
                     h2 = sel(lane < warps, shared_h2[lane % warps], 0.0)
                     h3 = sel(lane < warps, shared_h3[lane % warps], 0.0)
                     h4 = sel(lane < warps, shared_h4[lane % warps], 0.0)
                     h5 = sel(lane < warps, shared_h5[lane % warps], 0.0)
+                    h6 = sel(lane < warps, shared_h6[lane % warps], 0.0)
+                    h7 = sel(lane < warps, shared_h7[lane % warps], 0.0)
                     s3 = sel(lane < warps, shared_s3[lane % warps], 0.0)
-                    seen, s, N, h1, h2, h3, h4, h5, s3 = combine(seen, s, N, h1, h2, h3, h4, h5, s3, warps, lane)
+                    seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3 = combine(seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3, warps, lane)
             first += slots * span
             more = first < length and not joins
             seen = sel(thread == 0, seen, i4(0))
             s = sel(thread == 0, s, 0.0)
-            N = sel(thread == 0, N, 0.0)
             h1 = sel(thread == 0, h1, 0.0)
+            N = sel(thread == 0, N, 0.0)
             h2 = sel(thread == 0, h2, 0.0)
             h3 = sel(thread == 0, h3, 0.0)
             h4 = sel(thread == 0, h4, 0.0)
             h5 = sel(thread == 0, h5, 0.0)
+            h6 = sel(thread == 0, h6, 0.0)
+            h7 = sel(thread == 0, h7, 0.0)
             s3 = sel(thread == 0, s3, 0.0)
         if splits:
             if live and thread == 0:
                 part_seen[item * parts + part] = seen
                 part_s[item * parts + part] = s
-                part_N[item * parts + part] = N
                 part_h1[item * parts + part] = h1
+                part_N[item * parts + part] = N
                 part_h2[item * parts + part] = h2
                 part_h3[item * parts + part] = h3
                 part_h4[item * parts + part] = h4
                 part_h5[item * parts + part] = h5
+                part_h6[item * parts + part] = h6
+                part_h7[item * parts + part] = h7
                 part_s3[item * parts + part] = s3
         elif warp == 0 or alone:
-            result_0 = finish(seen, s, N, h1, h2, h3, h4, h5, s3)
+            result_0 = finish(seen, s, h1, N, h2, h3, h4, h5, h6, h7, s3)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))
 
@@ -367,7 +396,7 @@ def make(warps, stage, slots):
 AXES = {'x': ('l',)}
 DTYPES = {'x': np.float32}
 OUTPUTS = [((), np.float32)]
-HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
+HELD = [(np.int32, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ()), (np.float64, ())]
 
 
 def checked(arrays):
@@ -383,7 +412,8 @@ def checked(arrays):
         for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
                              (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
                              (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
-                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (there["data"][0] % dtype.itemsize == 0, f"its elements are not at multiples of {dtype.itemsize} bytes; make a copy of it"),
+                             (all(0 < size <= 2**31 - 2**16 for size in shape), "each axis needs from 1 to 2^31 - 2^16 elements; reduce parts of it"),
                              (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
                              (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
             if not right:

@@ -292,7 +292,7 @@ def value_s(into, n_e, pos, s1, n_b__1, n_b):
 
 
 @cuda.jit(device=True)
-def output_0(s, n_e, n_b):
+def outputs(s, n_e, n_b, pos):
     t1 = -inf
     for i_b in range(n_b):
         t2 = -inf
@@ -321,6 +321,7 @@ def output_0(s, n_e, n_b):
         for i_e in range(n_e):
             t11 = larger(t11, s[i_b * n_e + i_e] if (i_e >= 0) & (t17 | (i_e != t18)) else -inf)
         t10 = larger(t10, t11)
+    t28 = 0.5 * math.tanh(0.5 * t10) + 0.5
     t30 = -inf
     t40 = -1
     t40_value = -inf
@@ -356,6 +357,7 @@ def output_0(s, n_e, n_b):
         for i_e in range(n_e):
             t31 = larger(t31, s[i_b * n_e + i_e] if (i_e >= 0) & (t33 | (i_e != t34)) & (t51 | (i_e != t52)) else -inf)
         t30 = larger(t30, t31)
+    t65 = 0.5 * math.tanh(0.5 * t30) + 0.5
     t67 = -inf
     t87 = -1
     t87_value = -inf
@@ -407,622 +409,125 @@ def output_0(s, n_e, n_b):
             t68 = larger(t68, s[i_b * n_e + i_e] if t120 else -inf)
         t67 = larger(t67, t68)
     t125 = 0.5 * math.tanh(0.5 * t67) + 0.5
-    return f4(t8 / (0.0 + t8 + (0.5 * math.tanh(0.5 * t10) + 0.5) + (0.5 * math.tanh(0.5 * t30) + 0.5) + t125))
-
-
-@cuda.jit(device=True)
-def output_1(s, n_e, n_b):
-    t1 = -inf
-    t4 = -1
-    t4_value = -inf
+    t126 = 0.0 + t8 + t28 + t65 + t125
+    t131 = 0
     for i_b in range(n_b):
-        t5 = -inf
+        t134 = -1
+        t134_value = -inf
         for i_e in range(n_e):
-            t5 = larger(t5, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t5, t4_value, i_b, t4):
-            t4, t4_value = i_b, t5
+            t136 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
+            if comes_first(t136, t134_value, i_e, t134):
+                t134, t134_value = i_e, t136
+        t131 = t131 + sel(i_b == t13, pos[i_b] * n_e + t134, 0)
+    t139 = 0
     for i_b in range(n_b):
-        t2 = -inf
-        t8 = i_b != t4
-        t9 = -1
-        t9_value = -inf
+        t142 = -1
+        t142_value = -inf
+        t144 = i_b != t13
+        t145 = -1
+        t145_value = -inf
         for i_e in range(n_e):
-            t11 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t11, t9_value, i_e, t9):
-                t9, t9_value = i_e, t11
+            t147 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
+            if comes_first(t147, t145_value, i_e, t145):
+                t145, t145_value = i_e, t147
         for i_e in range(n_e):
-            t2 = larger(t2, s[i_b * n_e + i_e] if (i_e >= 0) & (t8 | (i_e != t9)) else -inf)
-        t1 = larger(t1, t2)
-    t19 = 0.5 * math.tanh(0.5 * t1) + 0.5
-    t20 = -inf
+            t151 = s[i_b * n_e + i_e] if (i_e >= 0) & (t144 | (i_e != t145)) else -inf
+            if comes_first(t151, t142_value, i_e, t142):
+                t142, t142_value = i_e, t151
+        t139 = t139 + sel(i_b == t40, pos[i_b] * n_e + t142, 0)
+    t154 = 0
     for i_b in range(n_b):
-        t21 = -inf
+        t157 = -1
+        t157_value = -inf
+        t159 = i_b != t13
+        t160 = -1
+        t160_value = -inf
         for i_e in range(n_e):
-            t21 = larger(t21, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        t20 = larger(t20, t21)
-    t30 = -inf
-    t40 = -1
-    t40_value = -inf
+            t162 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
+            if comes_first(t162, t160_value, i_e, t160):
+                t160, t160_value = i_e, t162
+        t166 = i_b != t40
+        t167 = -1
+        t167_value = -inf
+        for i_e in range(n_e):
+            t172 = s[i_b * n_e + i_e] if (i_e >= 0) & (t159 | (i_e != t160)) else -inf
+            if comes_first(t172, t167_value, i_e, t167):
+                t167, t167_value = i_e, t172
+        for i_e in range(n_e):
+            t176 = s[i_b * n_e + i_e] if (i_e >= 0) & (t159 | (i_e != t160)) & (t166 | (i_e != t167)) else -inf
+            if comes_first(t176, t157_value, i_e, t157):
+                t157, t157_value = i_e, t176
+        t154 = t154 + sel(i_b == t87, pos[i_b] * n_e + t157, 0)
+    t179 = 0
+    t180 = -1
+    t180_value = -inf
     for i_b in range(n_b):
-        t41 = -inf
-        t43 = i_b != t4
-        t44 = -1
-        t44_value = -inf
+        t181 = -inf
+        t183 = i_b != t13
+        t184 = -1
+        t184_value = -inf
         for i_e in range(n_e):
-            t46 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t46, t44_value, i_e, t44):
-                t44, t44_value = i_e, t46
+            t186 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
+            if comes_first(t186, t184_value, i_e, t184):
+                t184, t184_value = i_e, t186
+        t190 = i_b != t40
+        t191 = -1
+        t191_value = -inf
         for i_e in range(n_e):
-            t41 = larger(t41, s[i_b * n_e + i_e] if (i_e >= 0) & (t43 | (i_e != t44)) else -inf)
-        if comes_first(t41, t40_value, i_b, t40):
-            t40, t40_value = i_b, t41
+            t196 = s[i_b * n_e + i_e] if (i_e >= 0) & (t183 | (i_e != t184)) else -inf
+            if comes_first(t196, t191_value, i_e, t191):
+                t191, t191_value = i_e, t196
+        t200 = i_b != t87
+        t201 = -1
+        t201_value = -inf
+        for i_e in range(n_e):
+            t209 = s[i_b * n_e + i_e] if (i_e >= 0) & (t183 | (i_e != t184)) & (t190 | (i_e != t191)) else -inf
+            if comes_first(t209, t201_value, i_e, t201):
+                t201, t201_value = i_e, t209
+        for i_e in range(n_e):
+            t212 = (i_e >= 0) & (t183 | (i_e != t184)) & (t190 | (i_e != t191)) & (t200 | (i_e != t201))
+            t181 = larger(t181, s[i_b * n_e + i_e] if t212 else -inf)
+        if comes_first(t181, t180_value, i_b, t180):
+            t180, t180_value = i_b, t181
     for i_b in range(n_b):
-        t31 = -inf
-        t33 = i_b != t4
-        t34 = -1
-        t34_value = -inf
-        for i_e in range(n_e):
-            t36 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t36, t34_value, i_e, t34):
-                t34, t34_value = i_e, t36
-        t51 = i_b != t40
-        t52 = -1
-        t52_value = -inf
-        for i_e in range(n_e):
-            t57 = s[i_b * n_e + i_e] if (i_e >= 0) & (t33 | (i_e != t34)) else -inf
-            if comes_first(t57, t52_value, i_e, t52):
-                t52, t52_value = i_e, t57
-        for i_e in range(n_e):
-            t31 = larger(t31, s[i_b * n_e + i_e] if (i_e >= 0) & (t33 | (i_e != t34)) & (t51 | (i_e != t52)) else -inf)
-        t30 = larger(t30, t31)
-    t67 = -inf
-    t87 = -1
-    t87_value = -inf
-    for i_b in range(n_b):
-        t88 = -inf
-        t90 = i_b != t4
-        t91 = -1
-        t91_value = -inf
-        for i_e in range(n_e):
-            t93 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t93, t91_value, i_e, t91):
-                t91, t91_value = i_e, t93
-        t97 = i_b != t40
-        t98 = -1
-        t98_value = -inf
-        for i_e in range(n_e):
-            t103 = s[i_b * n_e + i_e] if (i_e >= 0) & (t90 | (i_e != t91)) else -inf
-            if comes_first(t103, t98_value, i_e, t98):
-                t98, t98_value = i_e, t103
-        for i_e in range(n_e):
-            t88 = larger(t88, s[i_b * n_e + i_e] if (i_e >= 0) & (t90 | (i_e != t91)) & (t97 | (i_e != t98)) else -inf)
-        if comes_first(t88, t87_value, i_b, t87):
-            t87, t87_value = i_b, t88
-    for i_b in range(n_b):
-        t68 = -inf
-        t70 = i_b != t4
-        t71 = -1
-        t71_value = -inf
-        for i_e in range(n_e):
-            t73 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t73, t71_value, i_e, t71):
-                t71, t71_value = i_e, t73
-        t77 = i_b != t40
-        t78 = -1
-        t78_value = -inf
-        for i_e in range(n_e):
-            t83 = s[i_b * n_e + i_e] if (i_e >= 0) & (t70 | (i_e != t71)) else -inf
-            if comes_first(t83, t78_value, i_e, t78):
-                t78, t78_value = i_e, t83
-        t108 = i_b != t87
-        t109 = -1
-        t109_value = -inf
-        for i_e in range(n_e):
-            t117 = s[i_b * n_e + i_e] if (i_e >= 0) & (t70 | (i_e != t71)) & (t77 | (i_e != t78)) else -inf
-            if comes_first(t117, t109_value, i_e, t109):
-                t109, t109_value = i_e, t117
-        for i_e in range(n_e):
-            t120 = (i_e >= 0) & (t70 | (i_e != t71)) & (t77 | (i_e != t78)) & (t108 | (i_e != t109))
-            t68 = larger(t68, s[i_b * n_e + i_e] if t120 else -inf)
-        t67 = larger(t67, t68)
-    t125 = 0.5 * math.tanh(0.5 * t67) + 0.5
-    return f4(t19 / (0.0 + (0.5 * math.tanh(0.5 * t20) + 0.5) + t19 + (0.5 * math.tanh(0.5 * t30) + 0.5) + t125))
-
-
-@cuda.jit(device=True)
-def output_2(s, n_e, n_b):
-    t1 = -inf
-    t4 = -1
-    t4_value = -inf
-    for i_b in range(n_b):
-        t5 = -inf
-        for i_e in range(n_e):
-            t5 = larger(t5, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t5, t4_value, i_b, t4):
-            t4, t4_value = i_b, t5
-    t15 = -1
-    t15_value = -inf
-    for i_b in range(n_b):
-        t16 = -inf
-        t18 = i_b != t4
-        t19 = -1
-        t19_value = -inf
-        for i_e in range(n_e):
-            t21 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t21, t19_value, i_e, t19):
-                t19, t19_value = i_e, t21
-        for i_e in range(n_e):
-            t16 = larger(t16, s[i_b * n_e + i_e] if (i_e >= 0) & (t18 | (i_e != t19)) else -inf)
-        if comes_first(t16, t15_value, i_b, t15):
-            t15, t15_value = i_b, t16
-    for i_b in range(n_b):
-        t2 = -inf
-        t8 = i_b != t4
-        t9 = -1
-        t9_value = -inf
-        for i_e in range(n_e):
-            t11 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t11, t9_value, i_e, t9):
-                t9, t9_value = i_e, t11
-        t26 = i_b != t15
-        t27 = -1
-        t27_value = -inf
-        for i_e in range(n_e):
-            t32 = s[i_b * n_e + i_e] if (i_e >= 0) & (t8 | (i_e != t9)) else -inf
-            if comes_first(t32, t27_value, i_e, t27):
-                t27, t27_value = i_e, t32
-        for i_e in range(n_e):
-            t2 = larger(t2, s[i_b * n_e + i_e] if (i_e >= 0) & (t8 | (i_e != t9)) & (t26 | (i_e != t27)) else -inf)
-        t1 = larger(t1, t2)
-    t40 = 0.5 * math.tanh(0.5 * t1) + 0.5
-    t41 = -inf
-    for i_b in range(n_b):
-        t42 = -inf
-        for i_e in range(n_e):
-            t42 = larger(t42, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        t41 = larger(t41, t42)
-    t50 = -inf
-    for i_b in range(n_b):
-        t51 = -inf
-        t53 = i_b != t4
-        t54 = -1
-        t54_value = -inf
-        for i_e in range(n_e):
-            t56 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t56, t54_value, i_e, t54):
-                t54, t54_value = i_e, t56
-        for i_e in range(n_e):
-            t51 = larger(t51, s[i_b * n_e + i_e] if (i_e >= 0) & (t53 | (i_e != t54)) else -inf)
-        t50 = larger(t50, t51)
-    t67 = -inf
-    t87 = -1
-    t87_value = -inf
-    for i_b in range(n_b):
-        t88 = -inf
-        t90 = i_b != t4
-        t91 = -1
-        t91_value = -inf
-        for i_e in range(n_e):
-            t93 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t93, t91_value, i_e, t91):
-                t91, t91_value = i_e, t93
-        t97 = i_b != t15
-        t98 = -1
-        t98_value = -inf
-        for i_e in range(n_e):
-            t103 = s[i_b * n_e + i_e] if (i_e >= 0) & (t90 | (i_e != t91)) else -inf
-            if comes_first(t103, t98_value, i_e, t98):
-                t98, t98_value = i_e, t103
-        for i_e in range(n_e):
-            t88 = larger(t88, s[i_b * n_e + i_e] if (i_e >= 0) & (t90 | (i_e != t91)) & (t97 | (i_e != t98)) else -inf)
-        if comes_first(t88, t87_value, i_b, t87):
-            t87, t87_value = i_b, t88
-    for i_b in range(n_b):
-        t68 = -inf
-        t70 = i_b != t4
-        t71 = -1
-        t71_value = -inf
-        for i_e in range(n_e):
-            t73 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t73, t71_value, i_e, t71):
-                t71, t71_value = i_e, t73
-        t77 = i_b != t15
-        t78 = -1
-        t78_value = -inf
-        for i_e in range(n_e):
-            t83 = s[i_b * n_e + i_e] if (i_e >= 0) & (t70 | (i_e != t71)) else -inf
-            if comes_first(t83, t78_value, i_e, t78):
-                t78, t78_value = i_e, t83
-        t108 = i_b != t87
-        t109 = -1
-        t109_value = -inf
-        for i_e in range(n_e):
-            t117 = s[i_b * n_e + i_e] if (i_e >= 0) & (t70 | (i_e != t71)) & (t77 | (i_e != t78)) else -inf
-            if comes_first(t117, t109_value, i_e, t109):
-                t109, t109_value = i_e, t117
-        for i_e in range(n_e):
-            t120 = (i_e >= 0) & (t70 | (i_e != t71)) & (t77 | (i_e != t78)) & (t108 | (i_e != t109))
-            t68 = larger(t68, s[i_b * n_e + i_e] if t120 else -inf)
-        t67 = larger(t67, t68)
-    t125 = 0.5 * math.tanh(0.5 * t67) + 0.5
-    return f4(t40 / (0.0 + (0.5 * math.tanh(0.5 * t41) + 0.5) + (0.5 * math.tanh(0.5 * t50) + 0.5) + t40 + t125))
-
-
-@cuda.jit(device=True)
-def output_3(s, n_e, n_b):
-    t1 = -inf
-    t4 = -1
-    t4_value = -inf
-    for i_b in range(n_b):
-        t5 = -inf
-        for i_e in range(n_e):
-            t5 = larger(t5, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t5, t4_value, i_b, t4):
-            t4, t4_value = i_b, t5
-    t15 = -1
-    t15_value = -inf
-    for i_b in range(n_b):
-        t16 = -inf
-        t18 = i_b != t4
-        t19 = -1
-        t19_value = -inf
-        for i_e in range(n_e):
-            t21 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t21, t19_value, i_e, t19):
-                t19, t19_value = i_e, t21
-        for i_e in range(n_e):
-            t16 = larger(t16, s[i_b * n_e + i_e] if (i_e >= 0) & (t18 | (i_e != t19)) else -inf)
-        if comes_first(t16, t15_value, i_b, t15):
-            t15, t15_value = i_b, t16
-    t36 = -1
-    t36_value = -inf
-    for i_b in range(n_b):
-        t37 = -inf
-        t39 = i_b != t4
-        t40 = -1
-        t40_value = -inf
-        for i_e in range(n_e):
-            t42 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t42, t40_value, i_e, t40):
-                t40, t40_value = i_e, t42
-        t46 = i_b != t15
-        t47 = -1
-        t47_value = -inf
-        for i_e in range(n_e):
-            t52 = s[i_b * n_e + i_e] if (i_e >= 0) & (t39 | (i_e != t40)) else -inf
-            if comes_first(t52, t47_value, i_e, t47):
-                t47, t47_value = i_e, t52
-        for i_e in range(n_e):
-            t37 = larger(t37, s[i_b * n_e + i_e] if (i_e >= 0) & (t39 | (i_e != t40)) & (t46 | (i_e != t47)) else -inf)
-        if comes_first(t37, t36_value, i_b, t36):
-            t36, t36_value = i_b, t37
-    for i_b in range(n_b):
-        t2 = -inf
-        t8 = i_b != t4
-        t9 = -1
-        t9_value = -inf
-        for i_e in range(n_e):
-            t11 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t11, t9_value, i_e, t9):
-                t9, t9_value = i_e, t11
-        t26 = i_b != t15
-        t27 = -1
-        t27_value = -inf
-        for i_e in range(n_e):
-            t32 = s[i_b * n_e + i_e] if (i_e >= 0) & (t8 | (i_e != t9)) else -inf
-            if comes_first(t32, t27_value, i_e, t27):
-                t27, t27_value = i_e, t32
-        t57 = i_b != t36
-        t58 = -1
-        t58_value = -inf
-        for i_e in range(n_e):
-            t66 = s[i_b * n_e + i_e] if (i_e >= 0) & (t8 | (i_e != t9)) & (t26 | (i_e != t27)) else -inf
-            if comes_first(t66, t58_value, i_e, t58):
-                t58, t58_value = i_e, t66
-        for i_e in range(n_e):
-            t69 = (i_e >= 0) & (t8 | (i_e != t9)) & (t26 | (i_e != t27)) & (t57 | (i_e != t58))
-            t2 = larger(t2, s[i_b * n_e + i_e] if t69 else -inf)
-        t1 = larger(t1, t2)
-    t74 = 0.5 * math.tanh(0.5 * t1) + 0.5
-    t75 = -inf
-    for i_b in range(n_b):
-        t76 = -inf
-        for i_e in range(n_e):
-            t76 = larger(t76, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        t75 = larger(t75, t76)
-    t84 = -inf
-    for i_b in range(n_b):
-        t85 = -inf
-        t87 = i_b != t4
-        t88 = -1
-        t88_value = -inf
-        for i_e in range(n_e):
-            t90 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t90, t88_value, i_e, t88):
-                t88, t88_value = i_e, t90
-        for i_e in range(n_e):
-            t85 = larger(t85, s[i_b * n_e + i_e] if (i_e >= 0) & (t87 | (i_e != t88)) else -inf)
-        t84 = larger(t84, t85)
-    t100 = -inf
-    for i_b in range(n_b):
-        t101 = -inf
-        t103 = i_b != t4
-        t104 = -1
-        t104_value = -inf
-        for i_e in range(n_e):
-            t106 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t106, t104_value, i_e, t104):
-                t104, t104_value = i_e, t106
-        t110 = i_b != t15
-        t111 = -1
-        t111_value = -inf
-        for i_e in range(n_e):
-            t116 = s[i_b * n_e + i_e] if (i_e >= 0) & (t103 | (i_e != t104)) else -inf
-            if comes_first(t116, t111_value, i_e, t111):
-                t111, t111_value = i_e, t116
-        for i_e in range(n_e):
-            t120 = s[i_b * n_e + i_e] if (i_e >= 0) & (t103 | (i_e != t104)) & (t110 | (i_e != t111)) else -inf
-            t101 = larger(t101, t120)
-        t100 = larger(t100, t101)
-    t124 = 0.5 * math.tanh(0.5 * t100) + 0.5
-    return f4(t74 / (0.0 + (0.5 * math.tanh(0.5 * t75) + 0.5) + (0.5 * math.tanh(0.5 * t84) + 0.5) + t124 + t74))
-
-
-@cuda.jit(device=True)
-def output_4(s, n_e, n_b, pos):
-    t1 = 0
-    t2 = -1
-    t2_value = -inf
-    for i_b in range(n_b):
-        t3 = -inf
-        for i_e in range(n_e):
-            t3 = larger(t3, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t3, t2_value, i_b, t2):
-            t2, t2_value = i_b, t3
-    for i_b in range(n_b):
-        t8 = -1
-        t8_value = -inf
-        for i_e in range(n_e):
-            t10 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t10, t8_value, i_e, t8):
-                t8, t8_value = i_e, t10
-        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t8, 0)
-    return t1
-
-
-@cuda.jit(device=True)
-def output_5(s, n_e, n_b, pos):
-    t1 = 0
-    t2 = -1
-    t2_value = -inf
-    t5 = -1
-    t5_value = -inf
-    for i_b in range(n_b):
-        t6 = -inf
-        for i_e in range(n_e):
-            t6 = larger(t6, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t6, t5_value, i_b, t5):
-            t5, t5_value = i_b, t6
-    for i_b in range(n_b):
-        t3 = -inf
-        t9 = i_b != t5
-        t10 = -1
-        t10_value = -inf
-        for i_e in range(n_e):
-            t12 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t12, t10_value, i_e, t10):
-                t10, t10_value = i_e, t12
-        for i_e in range(n_e):
-            t3 = larger(t3, s[i_b * n_e + i_e] if (i_e >= 0) & (t9 | (i_e != t10)) else -inf)
-        if comes_first(t3, t2_value, i_b, t2):
-            t2, t2_value = i_b, t3
-    for i_b in range(n_b):
-        t19 = -1
-        t19_value = -inf
-        t21 = i_b != t5
-        t22 = -1
-        t22_value = -inf
-        for i_e in range(n_e):
-            t24 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t24, t22_value, i_e, t22):
-                t22, t22_value = i_e, t24
-        for i_e in range(n_e):
-            t28 = s[i_b * n_e + i_e] if (i_e >= 0) & (t21 | (i_e != t22)) else -inf
-            if comes_first(t28, t19_value, i_e, t19):
-                t19, t19_value = i_e, t28
-        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t19, 0)
-    return t1
-
-
-@cuda.jit(device=True)
-def output_6(s, n_e, n_b, pos):
-    t1 = 0
-    t2 = -1
-    t2_value = -inf
-    t5 = -1
-    t5_value = -inf
-    for i_b in range(n_b):
-        t6 = -inf
-        for i_e in range(n_e):
-            t6 = larger(t6, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t6, t5_value, i_b, t5):
-            t5, t5_value = i_b, t6
-    t16 = -1
-    t16_value = -inf
-    for i_b in range(n_b):
-        t17 = -inf
-        t19 = i_b != t5
-        t20 = -1
-        t20_value = -inf
-        for i_e in range(n_e):
-            t22 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t22, t20_value, i_e, t20):
-                t20, t20_value = i_e, t22
-        for i_e in range(n_e):
-            t17 = larger(t17, s[i_b * n_e + i_e] if (i_e >= 0) & (t19 | (i_e != t20)) else -inf)
-        if comes_first(t17, t16_value, i_b, t16):
-            t16, t16_value = i_b, t17
-    for i_b in range(n_b):
-        t3 = -inf
-        t9 = i_b != t5
-        t10 = -1
-        t10_value = -inf
-        for i_e in range(n_e):
-            t12 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t12, t10_value, i_e, t10):
-                t10, t10_value = i_e, t12
-        t27 = i_b != t16
-        t28 = -1
-        t28_value = -inf
-        for i_e in range(n_e):
-            t33 = s[i_b * n_e + i_e] if (i_e >= 0) & (t9 | (i_e != t10)) else -inf
-            if comes_first(t33, t28_value, i_e, t28):
-                t28, t28_value = i_e, t33
-        for i_e in range(n_e):
-            t3 = larger(t3, s[i_b * n_e + i_e] if (i_e >= 0) & (t9 | (i_e != t10)) & (t27 | (i_e != t28)) else -inf)
-        if comes_first(t3, t2_value, i_b, t2):
-            t2, t2_value = i_b, t3
-    for i_b in range(n_b):
-        t40 = -1
-        t40_value = -inf
-        t42 = i_b != t5
-        t43 = -1
-        t43_value = -inf
-        for i_e in range(n_e):
-            t45 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t45, t43_value, i_e, t43):
-                t43, t43_value = i_e, t45
-        t49 = i_b != t16
-        t50 = -1
-        t50_value = -inf
-        for i_e in range(n_e):
-            t55 = s[i_b * n_e + i_e] if (i_e >= 0) & (t42 | (i_e != t43)) else -inf
-            if comes_first(t55, t50_value, i_e, t50):
-                t50, t50_value = i_e, t55
-        for i_e in range(n_e):
-            t59 = s[i_b * n_e + i_e] if (i_e >= 0) & (t42 | (i_e != t43)) & (t49 | (i_e != t50)) else -inf
-            if comes_first(t59, t40_value, i_e, t40):
-                t40, t40_value = i_e, t59
-        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t40, 0)
-    return t1
-
-
-@cuda.jit(device=True)
-def output_7(s, n_e, n_b, pos):
-    t1 = 0
-    t2 = -1
-    t2_value = -inf
-    t5 = -1
-    t5_value = -inf
-    for i_b in range(n_b):
-        t6 = -inf
-        for i_e in range(n_e):
-            t6 = larger(t6, s[i_b * n_e + i_e] if i_e >= 0 else -inf)
-        if comes_first(t6, t5_value, i_b, t5):
-            t5, t5_value = i_b, t6
-    t16 = -1
-    t16_value = -inf
-    for i_b in range(n_b):
-        t17 = -inf
-        t19 = i_b != t5
-        t20 = -1
-        t20_value = -inf
-        for i_e in range(n_e):
-            t22 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t22, t20_value, i_e, t20):
-                t20, t20_value = i_e, t22
-        for i_e in range(n_e):
-            t17 = larger(t17, s[i_b * n_e + i_e] if (i_e >= 0) & (t19 | (i_e != t20)) else -inf)
-        if comes_first(t17, t16_value, i_b, t16):
-            t16, t16_value = i_b, t17
-    t37 = -1
-    t37_value = -inf
-    for i_b in range(n_b):
-        t38 = -inf
-        t40 = i_b != t5
-        t41 = -1
-        t41_value = -inf
-        for i_e in range(n_e):
-            t43 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t43, t41_value, i_e, t41):
-                t41, t41_value = i_e, t43
-        t47 = i_b != t16
-        t48 = -1
-        t48_value = -inf
-        for i_e in range(n_e):
-            t53 = s[i_b * n_e + i_e] if (i_e >= 0) & (t40 | (i_e != t41)) else -inf
-            if comes_first(t53, t48_value, i_e, t48):
-                t48, t48_value = i_e, t53
-        for i_e in range(n_e):
-            t38 = larger(t38, s[i_b * n_e + i_e] if (i_e >= 0) & (t40 | (i_e != t41)) & (t47 | (i_e != t48)) else -inf)
-        if comes_first(t38, t37_value, i_b, t37):
-            t37, t37_value = i_b, t38
-    for i_b in range(n_b):
-        t3 = -inf
-        t9 = i_b != t5
-        t10 = -1
-        t10_value = -inf
-        for i_e in range(n_e):
-            t12 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t12, t10_value, i_e, t10):
-                t10, t10_value = i_e, t12
-        t27 = i_b != t16
-        t28 = -1
-        t28_value = -inf
-        for i_e in range(n_e):
-            t33 = s[i_b * n_e + i_e] if (i_e >= 0) & (t9 | (i_e != t10)) else -inf
-            if comes_first(t33, t28_value, i_e, t28):
-                t28, t28_value = i_e, t33
-        t58 = i_b != t37
-        t59 = -1
-        t59_value = -inf
-        for i_e in range(n_e):
-            t67 = s[i_b * n_e + i_e] if (i_e >= 0) & (t9 | (i_e != t10)) & (t27 | (i_e != t28)) else -inf
-            if comes_first(t67, t59_value, i_e, t59):
-                t59, t59_value = i_e, t67
-        for i_e in range(n_e):
-            t70 = (i_e >= 0) & (t9 | (i_e != t10)) & (t27 | (i_e != t28)) & (t58 | (i_e != t59))
-            t3 = larger(t3, s[i_b * n_e + i_e] if t70 else -inf)
-        if comes_first(t3, t2_value, i_b, t2):
-            t2, t2_value = i_b, t3
-    for i_b in range(n_b):
-        t74 = -1
-        t74_value = -inf
-        t76 = i_b != t5
-        t77 = -1
-        t77_value = -inf
-        for i_e in range(n_e):
-            t79 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
-            if comes_first(t79, t77_value, i_e, t77):
-                t77, t77_value = i_e, t79
-        t83 = i_b != t16
-        t84 = -1
-        t84_value = -inf
-        for i_e in range(n_e):
-            t89 = s[i_b * n_e + i_e] if (i_e >= 0) & (t76 | (i_e != t77)) else -inf
-            if comes_first(t89, t84_value, i_e, t84):
-                t84, t84_value = i_e, t89
-        t93 = i_b != t37
-        t94 = -1
-        t94_value = -inf
-        for i_e in range(n_e):
-            t102 = s[i_b * n_e + i_e] if (i_e >= 0) & (t76 | (i_e != t77)) & (t83 | (i_e != t84)) else -inf
-            if comes_first(t102, t94_value, i_e, t94):
-                t94, t94_value = i_e, t102
-        for i_e in range(n_e):
-            t105 = (i_e >= 0) & (t76 | (i_e != t77)) & (t83 | (i_e != t84)) & (t93 | (i_e != t94))
-            t106 = s[i_b * n_e + i_e] if t105 else -inf
-            if comes_first(t106, t74_value, i_e, t74):
-                t74, t74_value = i_e, t106
-        t1 = t1 + sel(i_b == t2, pos[i_b] * n_e + t74, 0)
-    return t1
+        t216 = -1
+        t216_value = -inf
+        t218 = i_b != t13
+        t219 = -1
+        t219_value = -inf
+        for i_e in range(n_e):
+            t221 = s[i_b * n_e + i_e] if i_e >= 0 else -inf
+            if comes_first(t221, t219_value, i_e, t219):
+                t219, t219_value = i_e, t221
+        t225 = i_b != t40
+        t226 = -1
+        t226_value = -inf
+        for i_e in range(n_e):
+            t231 = s[i_b * n_e + i_e] if (i_e >= 0) & (t218 | (i_e != t219)) else -inf
+            if comes_first(t231, t226_value, i_e, t226):
+                t226, t226_value = i_e, t231
+        t235 = i_b != t87
+        t236 = -1
+        t236_value = -inf
+        for i_e in range(n_e):
+            t244 = s[i_b * n_e + i_e] if (i_e >= 0) & (t218 | (i_e != t219)) & (t225 | (i_e != t226)) else -inf
+            if comes_first(t244, t236_value, i_e, t236):
+                t236, t236_value = i_e, t244
+        for i_e in range(n_e):
+            t247 = (i_e >= 0) & (t218 | (i_e != t219)) & (t225 | (i_e != t226)) & (t235 | (i_e != t236))
+            t248 = s[i_b * n_e + i_e] if t247 else -inf
+            if comes_first(t248, t216_value, i_e, t216):
+                t216, t216_value = i_e, t248
+        t179 = t179 + sel(i_b == t180, pos[i_b] * n_e + t216, 0)
+    return f4(t8 / t126), f4(t28 / t126), f4(t65 / t126), f4(t125 / t126), t131, t139, t154, t179
 
 
 @cuda.jit(device=True)
 def finish(seen, s1, n_e, pos, n_b__1, n_b, s):
     settle_s1(s1, n_e, pos, n_b__1, s1, n_b)
     value_s(s, n_e, pos, s1, n_b__1, n_b)
-    return output_0(s, n_e, n_b), output_1(s, n_e, n_b), output_2(s, n_e, n_b), output_3(s, n_e, n_b), output_4(s, n_e, n_b, pos), output_5(s, n_e, n_b, pos), output_6(s, n_e, n_b, pos), output_7(s, n_e, n_b, pos)
+    result_0, result_1, result_2, result_3, result_4, result_5, result_6, result_7 = outputs(s, n_e, n_b, pos)
+    return result_0, result_1, result_2, result_3, result_4, result_5, result_6, result_7
 
 
 @cache
@@ -1169,7 +674,8 @@ def checked(arrays):
         for right, wrong in ((len(shape) >= len(own), f"it needs the axes {own}, after any batch axes"),
                              (dtype == DTYPES[name], f"it holds {dtype}, and this kernel was made for {np.dtype(DTYPES[name])}; convert it"),
                              (there.get("strides") in (None, dense), "it is not contiguous; make a contiguous copy of it"),
-                             (all(0 < size < 2**31 for size in shape), "each axis needs from 1 to 2^31 - 1 elements; reduce parts of it"),
+                             (there["data"][0] % dtype.itemsize == 0, f"its elements are not at multiples of {dtype.itemsize} bytes; make a copy of it"),
+                             (all(0 < size <= 2**31 - 2**16 for size in shape), "each axis needs from 1 to 2^31 - 2^16 elements; reduce parts of it"),
                              (not ahead or ahead == (leading or ahead), f"its batch axes are {ahead}, elsewhere {leading}; give an array all or none"),
                              (all(sizes.get(axis, size) == size for axis, size in zip(own, inner)), f"lengths must agree, and elsewhere are {sizes}")):
             if not right:

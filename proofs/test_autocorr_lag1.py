@@ -5,23 +5,24 @@
         return sum(t1 * scan(lambda c1: t1, l, 0.0, before), l) / sum(t1 ** 2, l)
 
 Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
-what the definition gives (one pass over l, 10 words of state per row, ordered merge). merge is associative, and keeps
+what the definition gives (one pass over l, 11 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
 Update by one element:
 
-    sx'  = sx + x[l]
-    h_x' = h_x
-    h'   = h
-    t'   = t + r·x[l]
-    u'   = u + y·x[l] − r
-    v'   = v − y
-    r'   = x[l]
-    y'   = −1
-    N'   = N + 1
-    mu'  = sx'/N'
-    δ    = mu − mu'  ¹
-    M2'  = M2 + δ²·N + (x[l] − mu')²  ¹ ²
+    sx' = sx + x[l]
+    h'  = h
+    t'  = t
+    u'  = u
+    v'  = v − g·(h − x[l])
+    r'  = r − z·(h − x[l]) − g
+    y'  = y − z
+    g'  = −(h − x[l])
+    z'  = −1
+    N'  = N + 1
+    mu' = sx'/N'
+    δ   = mu − mu'  ¹
+    M2' = M2 + δ²·N + (x[l] − mu')²  ¹ ²
 
 Guards:
 
@@ -32,8 +33,7 @@ Guards:
 Dangers:
 
     M2 divides and may be 0: the result is then what IEEE division gives
-    g is kept apart from sx/N_l, which is known only at the end: it cancels where that is large against the elements'
-        spread
+    w = v + r·(sx/N_l − h) + y·(sx/N_l − h)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference.
@@ -69,13 +69,14 @@ class State(NamedTuple):
     """What is kept of a part of the elements."""
 
     sx: np.ndarray  # Σ_l x[l]
-    h_x: np.ndarray  # ∘_l x[l]
-    h: np.ndarray  # ∘_l −1
+    h: np.ndarray  # ∘_l x[l]
     t: np.ndarray  # ∘_l 0
-    u: np.ndarray  # ∘_l 0
+    u: np.ndarray  # ∘_l −1
     v: np.ndarray  # ∘_l 0
-    r: np.ndarray  # ∘_l x[l]
-    y: np.ndarray  # ∘_l −1
+    r: np.ndarray  # ∘_l 0
+    y: np.ndarray  # ∘_l 0
+    g: np.ndarray  # ∘_l 0
+    z: np.ndarray  # ∘_l −1
     N: np.ndarray  # Σ_l 1
     M2: np.ndarray  # Σ_l (x[l] − mu)²
 
@@ -83,17 +84,18 @@ class State(NamedTuple):
 def lift(x):
     """The state of one element, whose arrays have no axis l any more."""
     sx = x
-    h_x = x
-    h = np.float64(-1)
+    h = x
     t = np.float64(0)
-    u = np.float64(0)
+    u = np.float64(-1)
     v = np.float64(0)
-    r = x
-    y = np.float64(-1)
+    r = np.float64(0)
+    y = np.float64(0)
+    g = np.float64(0)
+    z = np.float64(-1)
     N = np.float64(1)
     mu = sx / N
     M2 = minus(x, finite(mu)) ** 2
-    return State(sx, h_x, h, t, u, v, r, y, N, M2)
+    return State(sx, h, t, u, v, r, y, g, z, N, M2)
 
 
 def moved(part, mu_new):
@@ -105,25 +107,29 @@ def moved(part, mu_new):
 def merge(one, two):
     """The state of two parts together."""
     sx = one.sx + two.sx
-    h_x = one.h_x
     h = one.h
-    t = one.t + two.h_x * one.r + two.t
-    u = one.u + two.h_x * one.y + two.h * one.r + two.u
-    v = one.v + two.h * one.y + two.v
-    r = two.r
-    y = two.y
+    t = one.t
+    u = one.u
+    v = (
+        one.v + one.g * (two.t + two.u * (one.h - two.h)) + two.v + two.r * (one.h - two.h) + two.y
+        * (one.h - two.h) ** 2
+    )
+    r = one.r + one.z * (two.t + two.u * (one.h - two.h)) + two.u * one.g + two.r + 2 * two.y * (one.h - two.h)
+    y = one.y + two.u * one.z + two.y
+    g = two.g + two.z * (one.h - two.h)
+    z = two.z
     N = one.N + two.N
     mu = sx / N
     left, right = moved(one, mu), moved(two, mu)
     M2 = left.M2 + right.M2
-    return State(sx, h_x, h, t, u, v, r, y, N, M2)
+    return State(sx, h, t, u, v, r, y, g, z, N, M2)
 
 
 def finalize(state):
     """The results of a state."""
-    sx, h_x, h, t, u, v, r, y, N, M2 = state
-    g = t + u * sx / N + v * sx ** 2 / N ** 2
-    return g / M2
+    sx, h, t, u, v, r, y, g, z, N, M2 = state
+    w = v + r * (sx / N - h) + y * (sx / N - h) ** 2
+    return w / M2
 
 
 def definition(x):

@@ -5,21 +5,23 @@
         return sum(scan(lambda c1: c1 + t1, l, 0.0, after) ** 2, l) / size(l) ** 2 / (sum(t1 ** 2, l) / size(l))
 
 Theorem. Lift the elements along the axis l to their states, and merge neighbours in any bracketing: finalize gives
-what the definition gives (one pass over l, 8 words of state per row, ordered merge). merge is associative, and keeps
+what the definition gives (one pass over l, 10 words of state per row, ordered merge). merge is associative, and keeps
 the order of its parts.
 
 Update by one element:
 
-    sx'  = sx + x[l]
-    N'   = N + 1
-    h_x' = h_x + 2·sx + 2·x[l]
-    h'   = h − 2·N − 2
-    t'   = t + sx² + 2·sx·x[l] + x[l]²
-    u'   = u − sx·N − N·sx − 2·N·x[l] − 2·sx − 2·x[l]
-    v'   = v + N² + 2·N + 1
-    mu'  = sx'/N'
-    δ    = mu − mu'  ¹
-    M2'  = M2 + δ²·N + (x[l] − mu')²  ¹ ²
+    sx' = sx + x[l]
+    h'  = h
+    N'  = N + 1
+    t'  = t + 2·g − 2·(h − x[l])
+    u'  = u − 2·N − 2
+    v'  = v + g² − 2·g·(h − x[l]) + (h − x[l])²
+    r'  = r − g·N − N·g + 2·N·(h − x[l]) − 2·g + 2·(h − x[l])
+    y'  = y + N² + 2·N + 1
+    g'  = g − h + x[l]
+    mu' = sx'/N'
+    δ   = mu − mu'  ¹
+    M2' = M2 + δ²·N + (x[l] − mu')²  ¹ ²
 
 Guards:
 
@@ -30,8 +32,7 @@ Guards:
 Dangers:
 
     M2/N_l divides and may be 0: the result is then what IEEE division gives
-    r is kept apart from sx/N_l, which is known only at the end: it cancels where that is large against the elements'
-        spread
+    z = v + r·(sx/N_l − h) + y·(sx/N_l − h)² is a difference of sums: it cancels where they are large against it
 
 Laws: multiply_commutes, multiply_associates, multiply_one, distribute, sum_adds, sum_pulls_invariant,
 sum_of_invariant, cancel, recentre_difference.
@@ -67,27 +68,31 @@ class State(NamedTuple):
     """What is kept of a part of the elements."""
 
     sx: np.ndarray  # Σ_l x[l]
+    h: np.ndarray  # ∘_l x[l]
     N: np.ndarray  # Σ_l 1
-    h_x: np.ndarray  # ∘_l 2·x[l]
-    h: np.ndarray  # ∘_l −2
-    t: np.ndarray  # ∘_l x[l]²
-    u: np.ndarray  # ∘_l −2·x[l]
-    v: np.ndarray  # ∘_l 1
+    t: np.ndarray  # ∘_l 0
+    u: np.ndarray  # ∘_l −2
+    v: np.ndarray  # ∘_l 0
+    r: np.ndarray  # ∘_l 0
+    y: np.ndarray  # ∘_l 1
+    g: np.ndarray  # ∘_l 0
     M2: np.ndarray  # Σ_l (x[l] − mu)²
 
 
 def lift(x):
     """The state of one element, whose arrays have no axis l any more."""
     sx = x
+    h = x
     N = np.float64(1)
-    h_x = 2 * x
-    h = np.float64(-2)
-    t = x ** 2
-    u = -(2 * x)
-    v = np.float64(1)
+    t = np.float64(0)
+    u = np.float64(-2)
+    v = np.float64(0)
+    r = np.float64(0)
+    y = np.float64(1)
+    g = np.float64(0)
     mu = sx / N
     M2 = minus(x, finite(mu)) ** 2
-    return State(sx, N, h_x, h, t, u, v, M2)
+    return State(sx, h, N, t, u, v, r, y, g, M2)
 
 
 def moved(part, mu_new):
@@ -99,23 +104,31 @@ def moved(part, mu_new):
 def merge(one, two):
     """The state of two parts together."""
     sx = one.sx + two.sx
+    h = one.h
     N = one.N + two.N
-    h_x = one.h_x + 2 * two.N * one.sx + two.h_x
-    h = one.h - 2 * two.N * one.N + two.h
-    t = one.t + two.N * one.sx ** 2 + two.h_x * one.sx + two.t
-    u = one.u + two.N * (-(one.sx * one.N) - one.N * one.sx) - two.h_x * one.N + two.h * one.sx + two.u
-    v = one.v + two.N * one.N ** 2 - two.h * one.N + two.v
+    t = one.t + 2 * two.N * one.g + two.t + two.u * (one.h - two.h)
+    u = one.u - 2 * two.N * one.N + two.u
+    v = (
+        one.v + two.N * one.g ** 2 + one.g * (two.t + two.u * (one.h - two.h)) + two.v + two.r * (one.h - two.h)
+        + two.y * (one.h - two.h) ** 2
+    )
+    r = (
+        one.r + two.N * (-(one.g * one.N) - one.N * one.g) - one.N * (two.t + two.u * (one.h - two.h)) + two.u
+        * one.g + two.r + 2 * two.y * (one.h - two.h)
+    )
+    y = one.y + two.N * one.N ** 2 - two.u * one.N + two.y
+    g = one.g + two.g - two.N * (one.h - two.h)
     mu = sx / N
     left, right = moved(one, mu), moved(two, mu)
     M2 = left.M2 + right.M2
-    return State(sx, N, h_x, h, t, u, v, M2)
+    return State(sx, h, N, t, u, v, r, y, g, M2)
 
 
 def finalize(state):
     """The results of a state."""
-    sx, N, h_x, h, t, u, v, M2 = state
-    r = t + u * sx / N + v * sx ** 2 / N ** 2
-    return r * N / (N ** 2 * M2)
+    sx, h, N, t, u, v, r, y, g, M2 = state
+    z = v + r * (sx / N - h) + y * (sx / N - h) ** 2
+    return z * N / (N ** 2 * M2)
 
 
 def definition(x):

@@ -138,7 +138,7 @@ def estimate(work: Work, schedule: Schedule, block_axis: int, width: int, machin
     held = block * work.sums * width
     per_tile = work.per_tile + 2 * work.sums * width / (SECOND if held * 2 <= machine.second else MEMORY)
     seen = min(1.0, (1 + (tile + block) / work.length) / 2) if work.passes_over else 1.0
-    row = work.length * seen * per_element + math.ceil(work.length / tile) * per_tile
+    row = seen * (work.length * per_element + math.ceil(work.length / tile) * per_tile)
     items = work.rows // block_axis * math.ceil(block_axis / block)
     rounds = math.ceil(items / schedule.threads) / items if schedule.parts == 1 else 1 / schedule.threads
     return work.rows * row * rounds + (schedule.threads > 1) * WAKE + (schedule.parts - 1) * MERGE
