@@ -370,7 +370,6 @@ def make(warps, stage, slots, n_d, n_v):
         p_V = address(V) + o_V * SIZE
         o_lam = rest * s_lam
         p_lam = address(lam) + o_lam * SIZE
-        x_lam = load_one(p_lam, 1)
         cells_q1 = cuda.shared.array(words_q1, f4)
         for word in range(thread, words_q1, span):
             cells_q1[word] = load_one(p_q1 + word * SIZE, 1)
@@ -467,6 +466,7 @@ def make(warps, stage, slots, n_d, n_v):
                 for word in range(words_s3):
                     part_s3[(item * parts + part) * words_s3 + word] = s3[word]
         elif warp == 0 or alone:
+            x_lam = load_one(p_lam, 1)
             finish(seen, m, m2, s2, s4, s, n_v, s3, result_0, x_lam)
             if live and thread == 0:
                 for word in range(words_result_0):

@@ -288,8 +288,6 @@ def make(warps, stage):
         p_rm = address(rm) + o_rm * SIZE
         o_rv = rest * s_rv
         p_rv = address(rv) + o_rv * SIZE
-        x_rm = load_one(p_rm, 1)
-        x_rv = load_one(p_rv, 1)
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -329,6 +327,8 @@ def make(warps, stage):
         final_s = cuda.shared.array(ROWS, f8)
         final_s2 = cuda.shared.array(ROWS, f8)
         if warp == 0 or alone:
+            x_rm = load_one(p_rm, 1)
+            x_rv = load_one(p_rv, 1)
             s, s2, result_1, result_2 = finish(seen, s, N, s2, x_rm, x_rv)
             if live and thread == 0:
                 store_one(address(out_1) + (item) * SIZE, f4(result_1))

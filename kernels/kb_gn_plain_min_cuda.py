@@ -280,7 +280,6 @@ def make(warps, stage):
         p_x = address(x) + o_x * SIZE
         o_b = rest * s_b
         p_b = address(b) + o_b * SIZE
-        x_b = load_one(p_b, 1)
         begin = part * piece
         length = max(min(piece, n_l - begin), i8(0))
         head = min((-(p_x + begin * SIZE) & 31) // SIZE, length)
@@ -334,6 +333,7 @@ def make(warps, stage):
                 part_n1[item * parts + part] = n1
                 part_s2[item * parts + part] = s2
         elif warp == 0 or alone:
+            x_b = load_one(p_b, 1)
             result_0 = finish(seen, s, N, n1, s2, x_b)
             if live and thread == 0:
                 store_one(address(out_0) + (item) * SIZE, f4(result_0))

@@ -101,7 +101,7 @@ def test_ragged_lengths(name):
 @needs_toolchain
 @pytest.mark.parametrize(("name", "dtype"), [
     ("softmax", "float32"), ("softmax_entropy", "float16"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (
-        ("softmax", "bfloat16"), ("variance", "float32"), ("variance", "float64")))])
+        ("softmax", "bfloat16"), ("variance", "float32"), ("variance", "float64"), ("batchnorm_train", "float16")))])
 def test_long_rows_are_right_in_any_order_of_warps_and_move_no_byte_twice(name, dtype):
     made = kernel(name, dtype)
     for length in (8191, 8192):

@@ -189,7 +189,7 @@ class ColumnPrinter(RowPrinter):
             rest = row
             <begins>
             <fixed>
-        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed())
+        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed(early=True))
 
     def _room(self, name: str, size: str, type_: str) -> list[str]:
         """Shared memory for what comes of an input, or is made: of this row alone, or of all."""

@@ -5,6 +5,7 @@ holds a state; those of a warp's lanes, and then of a block's warps, become one 
 """
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
@@ -106,6 +107,11 @@ class RowFunctions:
         for name in local:
             function.arguments.pop(name, None)
         self.texts[function.name], self.calls[function.name] = function.text(), list(function.arguments)
+
+    def arguments_but_of(self, name: str) -> set[str]:
+        """What functions need, other than one and those that it calls alone."""
+        calling = {called for text in self.texts.values() for called in re.findall(r"(?<!def )\b(\w+)\(", text)}
+        return {argument for other, arguments in self.calls.items() if other not in (name, *calling) for argument in arguments}
 
     def called(self, name: str, names: Mapping[str, str], inside: Function | None = None) -> str:
         """A call of a function with `names` for its arguments, the rest under their own; `inside` a function, which then has them, too."""

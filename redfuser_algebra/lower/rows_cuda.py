@@ -301,11 +301,13 @@ class RowPrinter(KernelPrinter):
             rest = row
             <begins>
             <fixed>
-        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed())
+        """, begins=self._begins(self.program.rows, "i"), fixed=self._fixed(early=True))
 
-    def _fixed(self) -> list[str]:
-        """The inputs of which a row has one number."""
-        return [f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]" for name in self.fixed]
+    def _fixed(self, early: bool) -> list[str]:
+        """The inputs of which a row has one number: those that all threads need, or those for the warp that ends the row."""
+        needed = self.functions.arguments_but_of("finish")
+        return [f"x_{name} = load_one(p_{name}, 1)" if self._real(name) else f"x_{name} = {self.names[name]}[o_{name}]"
+                for name in self.fixed if (f"x_{name}" in needed) == early]
 
     def _bounds(self) -> list[str]:
         """Where the row's part begins, and what of it is whole vectors."""
@@ -363,7 +365,7 @@ class RowPrinter(KernelPrinter):
         told += list(dict.fromkeys(v for place in self.program.maps for v in self.functions.read_by(place) if v.columns))
         writes = [line for place in range(len(self.outputs)) if place not in self.program.maps for line in self._write(place)]
         called = self.functions.called("finish", {})
-        lines = [f"{', '.join(self.final)} = {called}" if self.final else called] if self.final or writes or told else []
+        lines = [*self._fixed(early=False), f"{', '.join(self.final)} = {called}" if self.final else called] if self.final or writes or told else []
         lines += ["if live and thread == 0:", *indented(writes)] if writes else []
         lines += ["if thread == 0:", *indented(self._moved([(f"final_{v.name}", "place", v.name, "", v) for v in told]))] if told else []
         keeps = ["if live and thread == 0:", *indented(self._moved([(f"part_{v.name}", "item * parts + part", v.name, "", v) for v in self._held()]))]
