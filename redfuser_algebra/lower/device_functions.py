@@ -98,9 +98,12 @@ class RowFunctions:
         if name not in self.texts:
             function = self.kind(name, self, self._current, partial=partial)
             function.single = single
-            function.returned.append(Code(in_dialect(function.code(expr).to(type_).text, self.fast), type_))
+            self._return(function, expr, type_)
             self.define(function)
         return name
+
+    def _return(self, function: DeviceFunction, expr: Expr, type_: str) -> None:
+        function.returned.append(Code(in_dialect(function.code(expr).to(type_).text, self.fast), type_))
 
     def define(self, function: DeviceFunction, local: Iterable[str] = ()) -> None:
         """Keep a definition and the order of its arguments, which are all it reads but what is `local` to it."""
@@ -351,7 +354,7 @@ class RowFunctions:
         """One function of several outputs."""
         function = self.kind("outputs", self, self._current)
         for place, type_ in types.items():
-            function.returned.append(Code(in_dialect(function.code(self.program.outputs[place]).to(type_).text, self.fast), type_))
+            self._return(function, self.program.outputs[place], type_)
         self.define(function)
         call = self.called("outputs", {f"n_{self.program.axis}": "seen"}, f)
         f.line(f"{', '.join(f'result_{place}' for place in types)} = {call}")
